@@ -10,7 +10,7 @@ mod page;
 mod plot;
 
 use cluster::{Cluster, System};
-use figures::Figures;
+use figures::Measurements;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -77,7 +77,7 @@ const SCENARIOS: &[Scenario] = &[
     lock("lock and unlock, 100 locks, 100 clients, 3 nodes", 3),
 ];
 
-struct Options {
+struct BenchOptions {
     etcd: PathBuf,
     althing: PathBuf,
     rounds: usize,
@@ -98,8 +98,8 @@ pub fn run(root: &Path, args: Vec<String>) -> ExitCode {
     }
 }
 
-fn parse(root: &Path, args: Vec<String>) -> Result<Options, String> {
-    let mut options = Options {
+fn parse(root: &Path, args: Vec<String>) -> Result<BenchOptions, String> {
+    let mut options = BenchOptions {
         etcd: PathBuf::new(),
         althing: root.join("target/release/althing"),
         rounds: 3,
@@ -136,11 +136,11 @@ fn number(text: &str) -> Result<u64, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or(format!("`{text}` is not a number above zero"))
 }
 
-fn measure(root: &Path, options: &Options) -> Result<(), String> {
+fn measure(root: &Path, options: &BenchOptions) -> Result<(), String> {
     if options.redis.is_some() {
         return page::write_data(root, options, &data::measure(options)?);
     }
-    let mut results: Vec<(String, [Vec<Figures>; 2])> = Vec::new();
+    let mut results: Vec<(String, [Vec<Measurements>; 2])> = Vec::new();
     for scenario in SCENARIOS {
         let mut rounds = [Vec::new(), Vec::new()];
         for round in 0..options.rounds {
@@ -156,7 +156,7 @@ fn measure(root: &Path, options: &Options) -> Result<(), String> {
     page::write(root, options, &results, large.as_ref())
 }
 
-fn run_once(options: &Options, scenario: &Scenario, system: System) -> Result<Figures, String> {
+fn run_once(options: &BenchOptions, scenario: &Scenario, system: System) -> Result<Measurements, String> {
     let parent = match scenario.on {
         Medium::Tmpfs => &options.tmpfs,
         Medium::Disk => &options.disk,
@@ -172,7 +172,7 @@ fn run_once(options: &Options, scenario: &Scenario, system: System) -> Result<Fi
 }
 
 /// Runs the load generator against a cluster.
-fn bench(options: &Options, cluster: &Cluster, args: &[&str]) -> Result<Figures, String> {
+fn bench(options: &BenchOptions, cluster: &Cluster, args: &[&str]) -> Result<Measurements, String> {
     let output = Command::new(&options.althing)
         .arg("bench")
         .args(args)
@@ -181,6 +181,6 @@ fn bench(options: &Options, cluster: &Cluster, args: &[&str]) -> Result<Figures,
         .output()
         .map_err(|error| format!("cannot run the load generator: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    Figures::parse(&text)
+    Measurements::parse(&text)
         .ok_or_else(|| format!("the load generator said: {text}{}", String::from_utf8_lossy(&output.stderr)))
 }

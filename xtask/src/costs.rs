@@ -16,18 +16,18 @@ pub const HELP: &str = "\
 const GROWTH_MAX: f64 = 1.05;
 const OPERATIONS: [u64; 2] = [1_000, 3_000];
 
-struct Case {
+struct CostCase {
     title: &'static str,
     kind: &'static str,
     batch: u64,
     members: u64,
 }
 
-const fn case(title: &'static str, kind: &'static str, batch: u64, members: u64) -> Case {
-    Case { title, kind, batch, members }
+const fn case(title: &'static str, kind: &'static str, batch: u64, members: u64) -> CostCase {
+    CostCase { title, kind, batch, members }
 }
 
-const CASES: &[Case] = &[
+const CASES: &[CostCase] = &[
     case("put, one at a time, 1 member", "put", 1, 1),
     case("put, a hundred together, 1 member", "put", 100, 1),
     case("put, one at a time, 3 members", "put", 1, 3),
@@ -54,9 +54,9 @@ pub fn run(root: &Path, flags: Vec<String>) -> ExitCode {
     }
 }
 
-type Counted = Vec<(&'static str, f64)>;
+type CostResult = Vec<(&'static str, f64)>;
 
-fn count(root: &Path) -> Result<Counted, String> {
+fn count(root: &Path) -> Result<CostResult, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
         .current_dir(root)
@@ -67,7 +67,7 @@ fn count(root: &Path) -> Result<Counted, String> {
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let program = target.join("release/examples/cost");
-    let mut counted = Counted::new();
+    let mut counted = CostResult::new();
     for case in CASES {
         let [few, many] = OPERATIONS.map(|operations| instructions(&program, case, operations));
         let ((few, came_few), (many, came_many)) = (few?, many?);
@@ -79,7 +79,7 @@ fn count(root: &Path) -> Result<Counted, String> {
 }
 
 /// Of a whole run, and how many answers or events came out.
-fn instructions(program: &Path, case: &Case, operations: u64) -> Result<(f64, f64), String> {
+fn instructions(program: &Path, case: &CostCase, operations: u64) -> Result<(f64, f64), String> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(program)
@@ -97,7 +97,7 @@ fn page(root: &Path) -> PathBuf {
     root.join("docs/costs.md")
 }
 
-fn write(root: &Path, counted: &Counted) -> Result<(), String> {
+fn write(root: &Path, counted: &CostResult) -> Result<(), String> {
     let mut text = String::from(
         "# Instructions of an operation\n\nWritten by `cargo xtask costs`; do not edit. Counted by callgrind in \
          `crates/server/examples/cost.rs`: consensus and state machine of all members together, frames between members \
@@ -111,7 +111,7 @@ fn write(root: &Path, counted: &Counted) -> Result<(), String> {
     std::fs::write(page(root), text).map_err(|error| format!("cannot write docs/costs.md: {error}"))
 }
 
-fn check(root: &Path, counted: &Counted) -> Result<(), String> {
+fn check(root: &Path, counted: &CostResult) -> Result<(), String> {
     let text = std::fs::read_to_string(page(root)).map_err(|error| format!("docs/costs.md: {error}"))?;
     let mut grown = String::new();
     for (title, each) in counted {

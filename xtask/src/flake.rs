@@ -15,7 +15,7 @@ pub const HELP: &str = "
              name contains NAME if one is given; lists each test that failed, how often, and where its output lies
 ";
 
-struct Options {
+struct FlakeOptions {
     runs: usize,
     busy: usize,
     filter: Option<String>,
@@ -52,8 +52,8 @@ pub fn run(root: &Path, arguments: Vec<String>) -> ExitCode {
     report(&failures, options.runs, &logs)
 }
 
-fn parse(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options { runs: 10, busy: 4, filter: None };
+fn parse(arguments: &[String]) -> Result<FlakeOptions, String> {
+    let mut options = FlakeOptions { runs: 10, busy: 4, filter: None };
     for pair in arguments.chunks(2) {
         let [name, value] = pair else { return Err(format!("{} needs a value", pair[0])) };
         let number = || value.parse::<usize>().map_err(|_| format!("{name} takes a number, not {value}"));
@@ -67,14 +67,19 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-fn tests(root: &Path, options: &Options) -> Command {
+fn tests(root: &Path, options: &FlakeOptions) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root).args(["test", "--workspace", "--no-fail-fast"]).args(&options.filter);
     command
 }
 
 /// Runs all tests and returns the names of those that failed.
-fn run_once(root: &Path, options: &Options, nth: usize, logs: &Path) -> Result<Vec<String>, std::io::Error> {
+fn run_once(
+    root: &Path,
+    options: &FlakeOptions,
+    nth: usize,
+    logs: &Path,
+) -> Result<Vec<String>, std::io::Error> {
     let path = log_of(logs, nth);
     let log = File::create(&path)?;
     let loops = if nth.is_multiple_of(2) { options.busy } else { 0 };

@@ -29,7 +29,7 @@ const MEMORY_MB: u32 = 2_048;
 const INPUT_SECONDS: u32 = 60;
 const INPUT_BYTES: u32 = 4_096;
 
-struct Options {
+struct FuzzOptions {
     minutes: f64,
     target: Option<String>,
     jobs: u32,
@@ -72,8 +72,8 @@ pub fn run(root: &Path, arguments: Vec<String>) -> ExitCode {
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn parse(arguments: &[String]) -> Option<Options> {
-    let mut options = Options { minutes: 0.0, target: None, jobs: 1 };
+fn parse(arguments: &[String]) -> Option<FuzzOptions> {
+    let mut options = FuzzOptions { minutes: 0.0, target: None, jobs: 1 };
     for pair in arguments.chunks(2) {
         let [name, value] = pair else { return None };
         match name.as_str() {

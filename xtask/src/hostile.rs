@@ -26,7 +26,7 @@ const HOSTILE_THREADS: usize = 4;
 /// Tells the second process, which may open as many files as the system allows, from the first.
 const RAISED: &str = "ALTHING_HOSTILE_RAISED";
 
-struct Options {
+struct HostileOptions {
     connections: usize,
     seconds: u64,
     althing: PathBuf,
@@ -56,9 +56,9 @@ fn run_raised(arguments: &[String]) -> Result<ExitCode, String> {
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn parse(root: &Path, arguments: &[String]) -> Result<Options, String> {
+fn parse(root: &Path, arguments: &[String]) -> Result<HostileOptions, String> {
     let althing = root.join("target/release/althing");
-    let mut options = Options { connections: 2_000, seconds: 20, althing };
+    let mut options = HostileOptions { connections: 2_000, seconds: 20, althing };
     for pair in arguments.chunks(2) {
         let [name, value] = pair else { return Err(format!("{} needs a value", pair[0])) };
         let number = || value.parse::<usize>().map_err(|_| format!("{name} takes a number, not {value}"));
@@ -73,15 +73,15 @@ fn parse(root: &Path, arguments: &[String]) -> Result<Options, String> {
 }
 
 /// A member of its own, on a directory of its own.
-struct Member {
+struct TestMember {
     process: Child,
     dir: PathBuf,
     client: SocketAddr,
     rest: SocketAddr,
 }
 
-impl Member {
-    fn start(althing: &Path) -> Result<Member, String> {
+impl TestMember {
+    fn start(althing: &Path) -> Result<TestMember, String> {
         let dir = std::env::temp_dir().join(format!("althing-hostile-{}", std::process::id()));
         let ports = free_ports().map_err(|error| error.to_string())?;
         let [client, peer, rest] = ports.map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
@@ -94,7 +94,7 @@ impl Member {
             .stdout(Stdio::null())
             .spawn()
             .map_err(|error| format!("{}: {error}", althing.display()))?;
-        let member = Member { process, dir, client, rest };
+        let member = TestMember { process, dir, client, rest };
         let deadline = Instant::now() + START_PATIENCE;
         while !member.takes_data() {
             if Instant::now() > deadline {
@@ -121,7 +121,7 @@ impl Member {
     }
 }
 
-impl Drop for Member {
+impl Drop for TestMember {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -139,8 +139,8 @@ fn free_ports() -> std::io::Result<[u16; 3]> {
     Ok([a.local_addr()?.port(), b.local_addr()?.port(), c.local_addr()?.port()])
 }
 
-fn measure(options: &Options) -> Result<(), String> {
-    let member = Member::start(&options.althing)?;
+fn measure(options: &HostileOptions) -> Result<(), String> {
+    let member = TestMember::start(&options.althing)?;
     let half = options.connections / 2;
     let without = honest_for(options, &member, half)?;
     println!("without: {without}, {} MiB", member.memory_mib("VmRSS:"));
@@ -174,7 +174,11 @@ fn measure(options: &Options) -> Result<(), String> {
 }
 
 /// Honest requests for the time of one measurement, spread over so many connections.
-fn honest_for(options: &Options, member: &Member, connections: usize) -> Result<honest::Report, String> {
+fn honest_for(
+    options: &HostileOptions,
+    member: &TestMember,
+    connections: usize,
+) -> Result<honest::Report, String> {
     let end = Instant::now() + Duration::from_secs(options.seconds);
     let (client, rest) = (member.client, member.rest);
     let threads: Vec<_> = (0..HONEST_THREADS)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The dependencies that each crate may have, tests aside. A new one is a change of architecture: write an
 /// ADR first.
-const ROOMS: [(&str, &[&str]); 24] = [
+const CRATES: [(&str, &[&str]); 24] = [
     ("base", &["bytes", "crc32fast", "xxhash-rust"]),
     ("raft", &["base", "bytes", "raft-rs", "slog"]),
     ("coord", &["base", "bytes"]),
@@ -77,8 +77,8 @@ const LEFTOVERS: [&str; 5] = [
 
 pub fn complaints(root: &Path) -> Vec<String> {
     let mut complaints = Vec::new();
-    for (room, allowed) in ROOMS {
-        check_dependencies(root, room, allowed, &mut complaints);
+    for (krate, allowed) in CRATES {
+        check_dependencies(root, krate, allowed, &mut complaints);
     }
     check_denials(root, &mut complaints);
     for path in rust_files(&root.join("crates")).into_iter().chain(rust_files(&root.join("xtask"))) {
@@ -87,12 +87,12 @@ pub fn complaints(root: &Path) -> Vec<String> {
     complaints
 }
 
-fn check_dependencies(root: &Path, room: &str, allowed: &[&str], complaints: &mut Vec<String>) {
-    let manifest = root.join("crates").join(room).join("Cargo.toml");
+fn check_dependencies(root: &Path, krate: &str, allowed: &[&str], complaints: &mut Vec<String>) {
+    let manifest = root.join("crates").join(krate).join("Cargo.toml");
     let text = read(&manifest);
     for name in dependencies(&text) {
         if allowed != ANYTHING && !allowed.contains(&name) {
-            complaints.push(format!("crates/{room}/Cargo.toml: {room} may not depend on {name}"));
+            complaints.push(format!("crates/{krate}/Cargo.toml: {krate} may not depend on {name}"));
         }
     }
 }
@@ -107,12 +107,12 @@ fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
 }
 
 fn check_denials(root: &Path, complaints: &mut Vec<String>) {
-    let list = |room: &str| read(&root.join("crates").join(room).join("clippy.toml"));
+    let list = |krate: &str| read(&root.join("crates").join(krate).join("clippy.toml"));
     let model = list(PURE[0]);
-    for room in PURE {
-        if list(room) != model || !model.contains("disallowed-methods") {
+    for krate in PURE {
+        if list(krate) != model || !model.contains("disallowed-methods") {
             complaints.push(format!(
-                "crates/{room}/clippy.toml: must deny what crates/{}/clippy.toml denies",
+                "crates/{krate}/clippy.toml: must deny what crates/{}/clippy.toml denies",
                 PURE[0]
             ));
         }

@@ -3,7 +3,7 @@
 //! recording of the task that they run in, so that gRPC, the gateway and WebSockets share one way; without a recording
 //! a note costs a look at a variable of the thread.
 
-use crate::grpc::who;
+use crate::grpc::call_context;
 use crate::rest::ClientIdentity;
 use axum::extract::{RawPathParams, Request, State};
 use axum::http::HeaderMap;
@@ -134,14 +134,15 @@ pub fn of_fast_call(
     handle: &Handle,
     path: &'static str,
     head: &Head,
-    (address, badge): (Option<SocketAddr>, Option<Bytes>),
+    (address, certificate_token): (Option<SocketAddr>, Option<Bytes>),
     request: Option<&coord::request::Request>,
 ) -> Option<Recording> {
     let audit = handle.audit()?;
     let mut entry = AuditEntry::new(class_of(path), "grpc", &path[1..]);
     entry.address = address;
     entry.trace = head.get(TRACEPARENT).and_then(|value| trace_of(value));
-    let token = who::token_in(head).or(badge.as_deref().filter(|_| who::may_wear_badge(head)));
+    let token = call_context::token_in(head)
+        .or(certificate_token.as_deref().filter(|_| call_context::may_use_certificate(head)));
     identify(&mut entry, handle, token.map(|token| std::str::from_utf8(token).unwrap_or_default()));
     set_user(&mut entry, handle.caller());
     if let Some(request) = request {
@@ -365,7 +366,7 @@ fn outcome_of_http(status: u16) -> AuditOutcome {
 }
 
 fn code_name(code: Code) -> Cow<'static, str> {
-    Cow::Borrowed(crate::figures::CODE_NAMES[code as usize])
+    Cow::Borrowed(crate::metrics::CODE_NAMES[code as usize])
 }
 
 #[cfg(test)]

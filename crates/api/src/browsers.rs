@@ -47,7 +47,7 @@ pub struct BrowserGuard {
     settings: BrowserSettings,
     /// Clients on other machines reach the port, so names of the private network may be its own.
     beyond_loopback: bool,
-    tls: Option<Arc<tls::Server>>,
+    tls: Option<Arc<tls::ServerTls>>,
 }
 
 pub enum Verdict {
@@ -68,7 +68,7 @@ impl BrowserGuard {
     pub fn new(
         mut settings: BrowserSettings,
         beyond_loopback: bool,
-        tls: Option<Arc<tls::Server>>,
+        tls: Option<Arc<tls::ServerTls>>,
     ) -> BrowserGuard {
         settings.hosts.iter_mut().chain(&mut settings.origins).for_each(|name| name.make_ascii_lowercase());
         BrowserGuard { settings, beyond_loopback, tls }

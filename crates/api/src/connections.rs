@@ -61,12 +61,12 @@ const SEARCH_PAUSE_MS: u64 = 50;
 pub struct Connections {
     limits: ConnectionLimits,
     begun: Instant,
-    state: Mutex<State>,
-    metrics: Metrics,
+    state: Mutex<TableState>,
+    metrics: ConnectionMetrics,
 }
 
 #[derive(Default)]
-struct State {
+struct TableState {
     next: u64,
     slots: BTreeMap<u64, Arc<Slot>>,
     /// Connections that are not closing.
@@ -79,7 +79,7 @@ struct State {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Metrics {
+struct ConnectionMetrics {
     open: Gauge,
     /// Beyond the limit: those on which only operators' calls are answered, and those that were closed at once.
     limited: Counter,
@@ -106,12 +106,12 @@ const TIME: u64 = SERVED - 1;
 
 impl Connections {
     pub fn new(limits: ConnectionLimits) -> Arc<Connections> {
-        let (begun, metrics) = (Instant::now(), Metrics::default());
+        let (begun, metrics) = (Instant::now(), ConnectionMetrics::default());
         Arc::new(Connections { limits, begun, state: Mutex::default(), metrics })
     }
 
     pub fn register(&self, registry: &mut Registry) {
-        let Metrics { open, limited, refused, closed_idle } = &self.metrics;
+        let ConnectionMetrics { open, limited, refused, closed_idle } = &self.metrics;
         registry.register("althing_client_connections", "Client connections of the process", open.clone());
         registry.register(
             "althing_client_connections_refused",
@@ -131,7 +131,7 @@ impl Connections {
     }
 
     /// A slot for a connection from there, or none.
-    pub fn admit(self: &Arc<Connections>, address: IpAddr) -> Option<Place> {
+    pub fn admit(self: &Arc<Connections>, address: IpAddr) -> Option<SlotGuard> {
         let (address, now_ms) = (network_of(address), self.now_ms());
         let admitted = self.admit_at(address, now_ms).or_else(|| self.admit_beyond(address, now_ms));
         if admitted.is_none() {
@@ -141,28 +141,28 @@ impl Connections {
     }
 
     /// A slot beyond the limit.
-    fn admit_beyond(self: &Arc<Connections>, address: IpAddr, now_ms: u64) -> Option<Place> {
+    fn admit_beyond(self: &Arc<Connections>, address: IpAddr, now_ms: u64) -> Option<SlotGuard> {
         let mut state = self.lock();
         if state.limited >= LIMITED_MAX {
             return None;
         }
         state.limited += 1;
         self.metrics.limited.inc();
-        Some(self.place(None, Slot::new(address, now_ms)))
+        Some(self.slot_guard(None, Slot::new(address, now_ms)))
     }
 
-    fn place(self: &Arc<Connections>, number: Option<u64>, slot: Arc<Slot>) -> Place {
+    fn slot_guard(self: &Arc<Connections>, number: Option<u64>, slot: Arc<Slot>) -> SlotGuard {
         self.metrics.open.inc();
-        Place { connections: self.clone(), number, slot }
+        SlotGuard { connections: self.clone(), number, slot }
     }
 
-    fn admit_at(self: &Arc<Connections>, address: IpAddr, now_ms: u64) -> Option<Place> {
+    fn admit_at(self: &Arc<Connections>, address: IpAddr, now_ms: u64) -> Option<SlotGuard> {
         let mut state = self.lock();
         let from = state.open_from.get(&address).copied().unwrap_or_default();
-        if from >= self.limits.from(address) && !self.make_place(&mut state, Some(address), now_ms) {
+        if from >= self.limits.from(address) && !self.close_idle(&mut state, Some(address), now_ms) {
             return None;
         }
-        if state.open >= self.limits.all && !self.make_place(&mut state, None, now_ms) {
+        if state.open >= self.limits.all && !self.close_idle(&mut state, None, now_ms) {
             return None;
         }
         state.open += 1;
@@ -171,11 +171,11 @@ impl Connections {
         state.next += 1;
         let slot = Slot::new(address, now_ms);
         state.slots.insert(number, slot.clone());
-        Some(self.place(Some(number), slot))
+        Some(self.slot_guard(Some(number), slot))
     }
 
     /// Closes some idle connections, of one address or of the one that has most. False if none is idle.
-    fn make_place(&self, state: &mut State, address: Option<IpAddr>, now_ms: u64) -> bool {
+    fn close_idle(&self, state: &mut TableState, address: Option<IpAddr>, now_ms: u64) -> bool {
         let closing = state.slots.len() - state.open;
         let searched_lately = state.searched_ms.is_some_and(|then| now_ms < then + SEARCH_PAUSE_MS);
         if closing >= CLOSING_MAX || searched_lately {
@@ -187,7 +187,7 @@ impl Connections {
         if idle.is_empty() && address.is_none() {
             idle = state.idle_of(None, at_once);
         }
-        idle.retain(|slot| slot.tell_to_close());
+        idle.retain(|slot| slot.mark_closing());
         idle.iter().for_each(|slot| state.count_closed(slot.address));
         state.searched_ms = idle.is_empty().then_some(now_ms);
         self.metrics.closed_idle.inc_by(idle.len() as u64);
@@ -198,12 +198,12 @@ impl Connections {
         self.begun.elapsed().as_millis() as u64 & TIME
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TableState> {
         self.state.lock().expect("no thread panics while it holds the table of connections")
     }
 }
 
-impl State {
+impl TableState {
     /// The connections that are closed first.
     fn idle_of(&self, address: Option<IpAddr>, at_most: usize) -> Vec<Arc<Slot>> {
         let of_address = |slot: &&Arc<Slot>| address.is_none_or(|address| slot.address == address);
@@ -235,7 +235,7 @@ impl Slot {
     }
 
     /// False if a request has arrived meanwhile.
-    fn tell_to_close(&self) -> bool {
+    fn mark_closing(&self) -> bool {
         let told = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
             (state & (BUSY | CLOSING) == 0).then_some(state | CLOSING)
         });
@@ -262,14 +262,14 @@ fn network_of(address: IpAddr) -> IpAddr {
 }
 
 /// The slot of one connection; dropping it frees it.
-pub struct Place {
+pub struct SlotGuard {
     connections: Arc<Connections>,
     /// In the table; none beyond the limit.
     number: Option<u64>,
     slot: Arc<Slot>,
 }
 
-impl Place {
+impl SlotGuard {
     /// A complete request has arrived. False if the connection is closing: then it must not be executed.
     pub fn begin_request(&self) -> bool {
         let begun = self.slot.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
@@ -292,7 +292,7 @@ impl Place {
     }
 
     /// Resolves when the connection must close.
-    pub async fn told_to_close(&self) {
+    pub async fn must_close(&self) {
         match self.is_limited() {
             true => tokio::time::sleep(LIMITED_TIME).await,
             false => self.slot.closing.notified().await,
@@ -300,7 +300,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
         self.connections.metrics.open.dec();
         let mut state = self.connections.lock();

@@ -1,26 +1,26 @@
 //! Entry points for the fuzz targets: bytes as a client sends them go in, as far as only their form is checked.
 
 use crate::browsers::BrowserGuard;
-use crate::gateway::socket::frame::{Decoder, Event};
-use crate::gateway::socket::handshake::{self, Heard};
+use crate::gateway::socket::frame::{FrameDecoder, SocketEvent};
+use crate::gateway::socket::handshake::{self, HandshakeCheck};
 use crate::grpc::{calls, fence, kv};
-use crate::rest::quick::head;
+use crate::rest::fast_path::head;
 use bytes::{Bytes, BytesMut};
 use prost::Message;
-use proto::Frugal;
+use proto::DecodeLimit;
 use proto::etcdserverpb as wire;
 
 /// Two heads on one connection: the second may be decided by the cached headers of the first.
 pub fn http1_heads(bytes: &[u8]) {
-    let (mut familiar, browsers) = (head::Familiar::default(), BrowserGuard::default());
+    let (mut header_cache, browsers) = (head::HeaderCache::default(), BrowserGuard::default());
     let middle = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     for part in [&bytes[..middle], &bytes[middle..]] {
-        if let head::Heard::Plain(plain) = head::parse(part, &mut familiar, &browsers) {
+        if let head::ParsedHead::Plain(plain) = head::parse(part, &mut header_cache, &browsers) {
             assert!(plain.head_bytes <= part.len(), "a head is part of what has come");
             assert!(head::is_plain(&part[plain.key.clone()]) || plain.key.is_empty());
         }
     }
-    if let Heard::Upgrade { len, opening } = handshake::hear(bytes) {
+    if let HandshakeCheck::Upgrade { len, opening } = handshake::hear(bytes) {
         assert!(len <= bytes.len(), "a head is part of what has come");
         let _ = opening.answer(&browsers);
         let _ = opening.request(axum::body::Body::empty());
@@ -30,12 +30,12 @@ pub fn http1_heads(bytes: &[u8]) {
 
 /// The frames of a client's WebSocket, in pieces.
 pub fn websocket(bytes: &[u8]) {
-    let (mut decoder, mut input) = (Decoder::default(), BytesMut::new());
+    let (mut decoder, mut input) = (FrameDecoder::default(), BytesMut::new());
     for piece in bytes.chunks(7) {
         input.extend_from_slice(piece);
         loop {
             match decoder.next(&mut input) {
-                Ok(Some(Event::Close)) | Err(_) => return,
+                Ok(Some(SocketEvent::Close)) | Err(_) => return,
                 Ok(Some(_)) => {}
                 Ok(None) => break,
             }
@@ -64,7 +64,7 @@ pub fn grpc_messages(bytes: &[u8]) {
 }
 
 /// What a service gets, and what is refused before it is built.
-fn read<M: Message + Default + Frugal>(bytes: Bytes) -> Option<M> {
+fn read<M: Message + Default + DecodeLimit>(bytes: Bytes) -> Option<M> {
     M::check(&bytes).ok()?;
     M::decode(bytes).ok()
 }

@@ -11,18 +11,18 @@ mod transcoder;
 pub use transcoder::Transcoder;
 
 use crate::grpc::auth::AuthService;
+use crate::grpc::call_context;
 use crate::grpc::cluster::ClusterService;
 use crate::grpc::data_auth::DataAuthService;
 use crate::grpc::election::ElectionService;
 use crate::grpc::etcd_lock::EtcdLockService;
 use crate::grpc::kv_service::KvService;
 use crate::grpc::lease::LeaseService;
-use crate::grpc::lock::Locks;
+use crate::grpc::lock::LockApi;
 use crate::grpc::maintenance::MaintenanceService;
-use crate::grpc::store::Stores;
+use crate::grpc::store::StoreApi;
 use crate::grpc::watch::WatchService;
-use crate::grpc::who;
-use crate::intake::Intake;
+use crate::request_budget::RequestBudget;
 use answer::{refuse_method, refuse_path, server_stream, unary};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -51,12 +51,12 @@ pub struct Services {
     pub watch: WatchService,
     pub lock: Arc<EtcdLockService>,
     pub election: Arc<ElectionService>,
-    pub locks: Arc<Locks>,
-    pub store: Arc<Stores>,
+    pub locks: Arc<LockApi>,
+    pub store: Arc<StoreApi>,
     pub auth: Arc<AuthService>,
     pub data_auth: Arc<DataAuthService>,
     /// The budget for incomplete requests.
-    pub intake: Arc<Intake>,
+    pub request_budget: Arc<RequestBudget>,
 }
 
 /// A row each: the path, how it is answered, the service and its call.
@@ -66,7 +66,7 @@ macro_rules! rows {
             let (transcoder, service) = ($transcoder.clone(), $service.clone());
             post(|extensions: Extensions, headers, body| async move {
                 let call = |mut request: Request<_>| {
-                    who::set_address(request.extensions_mut(), &extensions);
+                    call_context::set_address(request.extensions_mut(), &extensions);
                     $call(&*service, request)
                 };
                 $kind(transcoder, headers, body, call).await
@@ -89,7 +89,7 @@ pub fn router(services: &Services, transcoder: &Arc<Transcoder>) -> Router {
         store,
         auth,
         data_auth,
-        intake,
+        request_budget,
     } = services;
     let router = rows! { Router::new(), transcoder;
         "/v3/kv/range" range kv Kv::range;
@@ -158,7 +158,7 @@ pub fn router(services: &Services, transcoder: &Arc<Transcoder>) -> Router {
         "/v1/store/secure-peers" unary store StoreService::secure_peers;
     };
     let (with_watch, with_lease) = ((transcoder.clone(), watch.clone()), (transcoder.clone(), lease.clone()));
-    let (for_watch, for_lease) = (intake.clone(), intake.clone());
+    let (for_watch, for_lease) = (request_budget.clone(), request_budget.clone());
     let router = router
         .route(
             "/v3/watch",

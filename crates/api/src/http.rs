@@ -6,7 +6,7 @@ mod metrics;
 mod probes;
 mod version;
 
-use crate::figures::Figures;
+use crate::metrics::ApiMetrics;
 use crate::serve::Tls;
 use axum::Router;
 use axum::extract::FromRef;
@@ -16,26 +16,26 @@ use std::sync::Arc;
 
 /// What the handlers read.
 #[derive(Clone)]
-pub struct Views {
+pub struct HttpState {
     pub handle: Handle,
-    pub figures: Arc<Figures>,
+    pub metrics: Arc<ApiMetrics>,
     /// What the port shows.
     pub tls: Option<Tls>,
 }
 
-impl FromRef<Views> for Handle {
-    fn from_ref(views: &Views) -> Handle {
+impl FromRef<HttpState> for Handle {
+    fn from_ref(views: &HttpState) -> Handle {
         views.handle.clone()
     }
 }
 
-impl FromRef<Views> for Arc<Figures> {
-    fn from_ref(views: &Views) -> Arc<Figures> {
-        views.figures.clone()
+impl FromRef<HttpState> for Arc<ApiMetrics> {
+    fn from_ref(views: &HttpState) -> Arc<ApiMetrics> {
+        views.metrics.clone()
     }
 }
 
-pub fn router(views: Views) -> Router {
+pub fn router(views: HttpState) -> Router {
     Router::new()
         .route("/health", get(health::health))
         .route("/livez", get(probes::livez))

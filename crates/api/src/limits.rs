@@ -1,30 +1,33 @@
 //! What all client ports of the process share: the table of connections, and the budget for incomplete requests.
 
 use crate::connections::{ConnectionLimits, Connections};
-use crate::intake::Intake;
+use crate::request_budget::RequestBudget;
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
 
 #[derive(Clone)]
 pub struct ClientLimits {
     pub(crate) connections: Arc<Connections>,
-    pub(crate) intake: Arc<Intake>,
+    pub(crate) request_budget: Arc<RequestBudget>,
 }
 
 impl ClientLimits {
     /// So many connections, and so many bytes of incomplete requests.
     pub fn new(connections: ConnectionLimits, partial_bytes_max: usize) -> ClientLimits {
-        ClientLimits { connections: Connections::new(connections), intake: Intake::new(partial_bytes_max) }
+        ClientLimits {
+            connections: Connections::new(connections),
+            request_budget: RequestBudget::new(partial_bytes_max),
+        }
     }
 
     pub(crate) fn register(&self, registry: &mut Registry) {
         self.connections.register(registry);
-        self.intake.register(registry);
+        self.request_budget.register(registry);
     }
 }
 
 impl Default for ClientLimits {
     fn default() -> ClientLimits {
-        ClientLimits::new(ConnectionLimits::default(), Intake::BYTES_MAX_DEFAULT)
+        ClientLimits::new(ConnectionLimits::default(), RequestBudget::BYTES_MAX_DEFAULT)
     }
 }

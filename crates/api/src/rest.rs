@@ -3,7 +3,6 @@
 //! HTTP requests go in, requests to the mesh come out, its replies go back as JSON or bytes. An answer never says
 //! more than the mesh has said: a write that too few have acknowledged is indeterminate.
 
-mod asked;
 mod batch;
 mod clock;
 mod conflicts;
@@ -11,33 +10,34 @@ mod crdt;
 mod data;
 mod date;
 mod explain;
+pub mod fast_path;
 mod guard;
 mod handlers;
 mod home;
 mod identity;
 mod json_text;
+mod namespace_cache;
 mod namespaces;
 mod openapi;
 mod page;
 mod permit;
 mod query;
-pub mod quick;
 mod range;
+mod read_result;
 mod refusal;
 mod regions;
+mod request_head;
 mod request_id;
 mod ring;
 mod routes;
 mod select;
 mod session;
-mod sight;
-mod space;
 mod store;
 mod value;
 mod write;
 
+pub use fast_path::{Client, RestFastPath};
 pub use identity::ClientIdentity;
-pub use quick::{Client, Quick};
 
 use crate::audit;
 use crate::http;
@@ -49,16 +49,16 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use base::limits::GRPC_OVERHEAD_BYTES;
 use base::{Code, NodeId};
-use guard::Guarded;
+use guard::GuardState;
 use mesh::RegionId;
 use mesh::key::Key;
 use mesh::record::Record;
 use mesh::request::{Missing, Reply, Request};
+use namespace_cache::NamespaceCache;
 use refusal::{MissingNames, Refusal};
 use serde::Serialize;
 use server::mesh::merging;
 use server::{DataCaller, Handle, MeshHandle};
-use space::Spaces;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,25 +66,25 @@ use std::time::Duration;
 /// What the handlers share.
 #[derive(Clone)]
 pub struct Rest {
-    shared: Arc<Shared>,
+    shared: Arc<RestShared>,
     /// The caller; none while auth is off.
     caller: Option<Arc<DataCaller>>,
 }
 
-struct Shared {
+struct RestShared {
     handle: Handle,
     mesh: MeshHandle,
-    spaces: Spaces,
+    spaces: NamespaceCache,
     settings: RestSettings,
     served_from: HeaderValue,
 }
 
 impl Rest {
     pub fn new(handle: Handle, mesh: MeshHandle, settings: RestSettings) -> Rest {
-        let spaces = Spaces::new(&settings.region);
+        let spaces = NamespaceCache::new(&settings.region);
         let served_from = HeaderValue::try_from(&settings.region);
         let served_from = served_from.unwrap_or(HeaderValue::from_static("unnamed"));
-        let shared = Shared { handle, mesh, spaces, settings, served_from };
+        let shared = RestShared { handle, mesh, spaces, settings, served_from };
         Rest { shared: Arc::new(shared), caller: None }
     }
 
@@ -96,7 +96,7 @@ impl Rest {
         &self.shared.mesh
     }
 
-    fn spaces(&self) -> &Spaces {
+    fn spaces(&self) -> &NamespaceCache {
         &self.shared.spaces
     }
 
@@ -194,11 +194,11 @@ impl Rest {
 }
 
 /// Every route of the REST port.
-pub fn router(rest: Rest, views: http::Views) -> Router {
+pub fn router(rest: Rest, views: http::HttpState) -> Router {
     let limit = DefaultBodyLimit::max(rest.body_bytes_max());
     let mut router = Router::new();
     for route in routes::all() {
-        let guarded = Guarded { rest: rest.clone(), needs: route.needs().into() };
+        let guarded = GuardState { rest: rest.clone(), needs: route.needs().into() };
         let guard = axum::middleware::from_fn_with_state(guarded, guard::check);
         let pattern = route.pattern();
         let handler = route.handler.layer(guard);

@@ -1,12 +1,11 @@
 //! The client port: gRPC and HTTP on one listener, until shutdown.
-//! A listener goes in; the services are put together here, and `front` serves them. After `shutdown` no
+//! A listener goes in; the services are put together here, and `conn` serves them. After `shutdown` no
 //! connection is accepted and requests under way are finished.
 
+use crate::acceptor::Acceptor;
 use crate::audit;
 use crate::browsers::{BrowserGuard, BrowserSettings};
-use crate::door::Door;
-use crate::figures::Figures;
-use crate::front::{self, Fast, Front};
+use crate::conn::{self, ConnContext, GrpcFastPath};
 use crate::gateway::{self, Transcoder, socket};
 use crate::grpc::auth::AuthService;
 use crate::grpc::cluster::ClusterService;
@@ -17,15 +16,16 @@ use crate::grpc::health::HealthService;
 use crate::grpc::kv_service::KvService;
 use crate::grpc::lease::LeaseService;
 use crate::grpc::lease_events::LeaseEventService;
-use crate::grpc::lock::Locks;
+use crate::grpc::lock::LockApi;
 use crate::grpc::maintenance::MaintenanceService;
-use crate::grpc::store::Stores;
+use crate::grpc::store::StoreApi;
 use crate::grpc::watch::{self, WatchService};
 use crate::grpc::{calls, oversize, pieces, unserved};
 use crate::http;
-use crate::intake::Intake;
 use crate::limits::ClientLimits;
-use crate::rest::{self, Quick, Rest};
+use crate::metrics::ApiMetrics;
+use crate::request_budget::RequestBudget;
+use crate::rest::{self, Rest, RestFastPath};
 use axum::Router;
 use axum::routing::post;
 use base::limits::GRPC_OVERHEAD_BYTES;
@@ -43,7 +43,7 @@ use proto::health::health_server::HealthServer;
 use proto::lock::lock_service_server::LockServiceServer;
 use proto::v3electionpb::election_server::ElectionServer;
 use proto::v3lockpb::lock_server::LockServer;
-use server::{Handle, Lane};
+use server::{Handle, Worker};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::watch::{Receiver, channel};
@@ -88,7 +88,7 @@ impl Port {
 
 #[derive(Clone, Debug)]
 pub struct Tls {
-    pub server: Arc<tls::Server>,
+    pub server: Arc<tls::ServerTls>,
     /// Whether the name on a client's certificate is that of a user.
     pub names_users: bool,
 }
@@ -119,7 +119,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     let pool = described();
-    let figures = Arc::new(Figures::new(&pool, settings.timed, &port.limits));
+    let metrics = Arc::new(ApiMetrics::new(&pool, settings.timed, &port.limits));
     // Streams never end by themselves.
     let (stop, stopping) = channel(false);
     let shutdown = async move {
@@ -128,15 +128,32 @@ pub async fn serve(
     };
     let peers = settings.with_peers.then(|| handle.clone());
     let (tls, browsers) = (port.tls.clone(), port.browser_guard());
-    let intake = port.limits.intake.clone();
-    let parts =
-        Parts { handle, settings, pool, figures: figures.clone(), stopping, tls, intake: intake.clone() };
-    let fast = Fast::new(parts.handle.clone(), parts.limits(), parts.message_bytes_max(), &figures);
-    let (door, tls) = (open(port.listener, &port.limits, &figures)?, port.tls);
+    let request_budget = port.limits.request_budget.clone();
+    let parts = Parts {
+        handle,
+        settings,
+        pool,
+        metrics: metrics.clone(),
+        stopping,
+        tls,
+        request_budget: request_budget.clone(),
+    };
+    let fast = GrpcFastPath::new(parts.handle.clone(), parts.limits(), parts.message_bytes_max(), &metrics);
+    let (acceptor, tls) = (open(port.listener, &port.limits, &metrics)?, port.tls);
     let streams = streams_of(&parts.pool);
     let (router, fast) = (router(parts), Some(fast));
-    let front = Front { router, fast, quick: None, peers, users: None, tls, intake, streams, browsers };
-    front::serve(front, door, shutdown).await
+    let shared = ConnContext {
+        router,
+        fast,
+        rest_fast_path: None,
+        peers,
+        users: None,
+        tls,
+        request_budget,
+        streams,
+        browsers,
+    };
+    conn::serve(shared, acceptor, shutdown).await
 }
 
 /// Serves only probes and metrics until `shutdown` ends, as for a port that others than clients may reach.
@@ -145,39 +162,49 @@ pub async fn serve_probes(
     port: Port,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let figures = Arc::new(Figures::new(&described(), false, &port.limits));
-    let views = http::Views { handle, figures: figures.clone(), tls: port.tls.clone() };
-    let front = Front {
+    let metrics = Arc::new(ApiMetrics::new(&described(), false, &port.limits));
+    let views = http::HttpState { handle, metrics: metrics.clone(), tls: port.tls.clone() };
+    let shared = ConnContext {
         router: http::router(views).fallback(unserved::refuse),
         fast: None,
-        quick: None,
+        rest_fast_path: None,
         peers: None,
         users: None,
         browsers: port.browser_guard(),
         tls: port.tls,
-        intake: port.limits.intake.clone(),
+        request_budget: port.limits.request_budget.clone(),
         streams: BTreeSet::new(),
     };
-    front::serve(front, open(port.listener, &port.limits, &figures)?, shutdown).await
+    conn::serve(shared, open(port.listener, &port.limits, &metrics)?, shutdown).await
 }
 
 /// What a worker of the REST API serves. Its answers are delivered on the thread that this is called on.
-pub fn rest_front(
+pub fn rest_context(
     handle: Handle,
-    lane: Lane,
+    lane: Worker,
     settings: RestSettings,
-    figures: Arc<Figures>,
+    metrics: Arc<ApiMetrics>,
     tls: Option<Tls>,
-    (intake, browsers): (Arc<Intake>, Arc<BrowserGuard>),
-) -> Front {
-    let views = http::Views { handle: handle.clone(), figures, tls: tls.clone() };
-    let (mesh, postman) = handle.mesh().in_lane(lane);
+    (request_budget, browsers): (Arc<RequestBudget>, Arc<BrowserGuard>),
+) -> ConnContext {
+    let views = http::HttpState { handle: handle.clone(), metrics, tls: tls.clone() };
+    let (mesh, postman) = handle.mesh().in_worker(lane);
     tokio::spawn(postman);
     let users = Some(handle.clone());
     let rest = Rest::new(handle, mesh, settings);
-    let quick = Some(Quick::new(rest.clone(), intake.clone(), browsers.clone()));
+    let rest_fast_path = Some(RestFastPath::new(rest.clone(), request_budget.clone(), browsers.clone()));
     let router = rest::router(rest, views);
-    Front { router, fast: None, quick, peers: None, users, tls, intake, streams: BTreeSet::new(), browsers }
+    ConnContext {
+        router,
+        fast: None,
+        rest_fast_path,
+        peers: None,
+        users,
+        tls,
+        request_budget,
+        streams: BTreeSet::new(),
+        browsers,
+    }
 }
 
 pub fn described() -> DescriptorPool {
@@ -193,10 +220,14 @@ fn streams_of(pool: &DescriptorPool) -> BTreeSet<String> {
     grpc.chain(socket::STREAMS.map(str::to_owned)).collect()
 }
 
-fn open(listener: std::net::TcpListener, limits: &ClientLimits, figures: &Figures) -> Result<Door, Error> {
+fn open(
+    listener: std::net::TcpListener,
+    limits: &ClientLimits,
+    metrics: &ApiMetrics,
+) -> Result<Acceptor, Error> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    Ok(Door::open(listener, limits.connections.clone(), figures.traffic.clone()))
+    Ok(Acceptor::open(listener, limits.connections.clone(), metrics.traffic.clone()))
 }
 
 /// What the routes are made of.
@@ -204,11 +235,11 @@ struct Parts {
     handle: Handle,
     settings: Settings,
     pool: DescriptorPool,
-    figures: Arc<Figures>,
+    metrics: Arc<ApiMetrics>,
     /// Becomes true when no connection is accepted any more.
     stopping: Receiver<bool>,
     tls: Option<Tls>,
-    intake: Arc<Intake>,
+    request_budget: Arc<RequestBudget>,
 }
 
 impl Parts {
@@ -223,7 +254,7 @@ impl Parts {
 
 fn router(parts: Parts) -> Router {
     let (message_bytes_max, limits) = (parts.message_bytes_max(), parts.limits());
-    let Parts { handle, pool, figures, stopping, tls, intake, .. } = parts;
+    let Parts { handle, pool, metrics, stopping, tls, request_budget, .. } = parts;
     let services = gateway::Services {
         kv: Arc::new(KvService::new(handle.clone(), limits)),
         cluster: Arc::new(ClusterService::new(handle.clone())),
@@ -232,11 +263,11 @@ fn router(parts: Parts) -> Router {
         watch: WatchService { handle: handle.clone(), message_bytes_max, stopping: stopping.clone() },
         lock: Arc::new(EtcdLockService::new(handle.clone(), stopping.clone())),
         election: Arc::new(ElectionService::new(handle.clone(), stopping.clone())),
-        locks: Arc::new(Locks::new(handle.clone(), stopping.clone())),
-        store: Arc::new(Stores::new(handle.clone())),
+        locks: Arc::new(LockApi::new(handle.clone(), stopping.clone())),
+        store: Arc::new(StoreApi::new(handle.clone())),
         auth: Arc::new(AuthService::new(handle.clone())),
         data_auth: Arc::new(DataAuthService::new(handle.clone())),
-        intake,
+        request_budget,
     };
     let transcoder = Arc::new(Transcoder::new(pool, message_bytes_max));
     let gateway = gateway::router(&services, &transcoder);
@@ -280,12 +311,12 @@ fn router(parts: Parts) -> Router {
         .route_service(&path_of::<LeaseServiceServer<LeaseEventService>>(), lease_events)
         .route_service(&path_of::<LockServer<EtcdLockService>>(), lock)
         .route_service(&path_of::<ElectionServer<ElectionService>>(), election)
-        .route_service(&path_of::<LockServiceServer<Locks>>(), locks)
-        .route_service(&path_of::<StoreServiceServer<Stores>>(), store)
+        .route_service(&path_of::<LockServiceServer<LockApi>>(), locks)
+        .route_service(&path_of::<StoreServiceServer<StoreApi>>(), store)
         .route_service(&path_of::<HealthServer<HealthService>>(), health)
         .layer(axum::middleware::map_response(async |response| oversize::reword(pieces::unpack(response))))
         .layer(axum::middleware::from_fn_with_state(
-            calls::Counting { figures: figures.clone(), audit: handle.audit().cloned() },
+            calls::Counting { metrics: metrics.clone(), audit: handle.audit().cloned() },
             calls::count,
         ));
     let gateway = match handle.audit() {
@@ -294,7 +325,7 @@ fn router(parts: Parts) -> Router {
             gateway.layer(axum::middleware::from_fn_with_state(audit.clone(), audit::record_gateway))
         }
     };
-    let views = http::Views { handle, figures, tls };
+    let views = http::HttpState { handle, metrics, tls };
     http::router(views).merge(gateway).merge(grpc).fallback(unserved::refuse)
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 /// gRPC status codes by their number on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Grpc {
+pub enum GrpcCode {
     Cancelled = 1,
     Unknown = 2,
     InvalidArgument = 3,
@@ -24,24 +24,24 @@ pub enum Grpc {
     Unauthenticated = 16,
 }
 
-impl Grpc {
+impl GrpcCode {
     /// The code of this number on the wire; none for success and for codes that no refusal uses.
-    pub const fn from_number(number: u8) -> Option<Grpc> {
+    pub const fn from_number(number: u8) -> Option<GrpcCode> {
         Some(match number {
-            1 => Grpc::Cancelled,
-            2 => Grpc::Unknown,
-            3 => Grpc::InvalidArgument,
-            4 => Grpc::DeadlineExceeded,
-            5 => Grpc::NotFound,
-            7 => Grpc::PermissionDenied,
-            8 => Grpc::ResourceExhausted,
-            9 => Grpc::FailedPrecondition,
-            11 => Grpc::OutOfRange,
-            12 => Grpc::Unimplemented,
-            13 => Grpc::Internal,
-            14 => Grpc::Unavailable,
-            15 => Grpc::DataLoss,
-            16 => Grpc::Unauthenticated,
+            1 => GrpcCode::Cancelled,
+            2 => GrpcCode::Unknown,
+            3 => GrpcCode::InvalidArgument,
+            4 => GrpcCode::DeadlineExceeded,
+            5 => GrpcCode::NotFound,
+            7 => GrpcCode::PermissionDenied,
+            8 => GrpcCode::ResourceExhausted,
+            9 => GrpcCode::FailedPrecondition,
+            11 => GrpcCode::OutOfRange,
+            12 => GrpcCode::Unimplemented,
+            13 => GrpcCode::Internal,
+            14 => GrpcCode::Unavailable,
+            15 => GrpcCode::DataLoss,
+            16 => GrpcCode::Unauthenticated,
             _ => return None,
         })
     }
@@ -49,16 +49,16 @@ impl Grpc {
     /// The HTTP status that a gRPC gateway gives for the code.
     pub const fn http_status(self) -> u16 {
         match self {
-            Grpc::Cancelled => 499,
-            Grpc::InvalidArgument | Grpc::FailedPrecondition | Grpc::OutOfRange => 400,
-            Grpc::Unauthenticated => 401,
-            Grpc::PermissionDenied => 403,
-            Grpc::NotFound => 404,
-            Grpc::ResourceExhausted => 429,
-            Grpc::Unknown | Grpc::Internal | Grpc::DataLoss => 500,
-            Grpc::Unimplemented => 501,
-            Grpc::Unavailable => 503,
-            Grpc::DeadlineExceeded => 504,
+            GrpcCode::Cancelled => 499,
+            GrpcCode::InvalidArgument | GrpcCode::FailedPrecondition | GrpcCode::OutOfRange => 400,
+            GrpcCode::Unauthenticated => 401,
+            GrpcCode::PermissionDenied => 403,
+            GrpcCode::NotFound => 404,
+            GrpcCode::ResourceExhausted => 429,
+            GrpcCode::Unknown | GrpcCode::Internal | GrpcCode::DataLoss => 500,
+            GrpcCode::Unimplemented => 501,
+            GrpcCode::Unavailable => 503,
+            GrpcCode::DeadlineExceeded => 504,
         }
     }
 
@@ -66,8 +66,11 @@ impl Grpc {
     /// 4 for what may pass by itself, 1 for the rest.
     pub const fn exit_code(self) -> u8 {
         match self {
-            Grpc::InvalidArgument | Grpc::OutOfRange | Grpc::FailedPrecondition | Grpc::NotFound => 2,
-            Grpc::Unavailable | Grpc::DeadlineExceeded | Grpc::ResourceExhausted => 4,
+            GrpcCode::InvalidArgument
+            | GrpcCode::OutOfRange
+            | GrpcCode::FailedPrecondition
+            | GrpcCode::NotFound => 2,
+            GrpcCode::Unavailable | GrpcCode::DeadlineExceeded | GrpcCode::ResourceExhausted => 4,
             _ => 1,
         }
     }
@@ -82,8 +85,8 @@ macro_rules! codes {
         impl Code {
             pub const ALL: &'static [Code] = &[$(Code::$name),*];
 
-            pub const fn grpc(self) -> Grpc {
-                match self { $(Code::$name => Grpc::$grpc,)* }
+            pub const fn grpc(self) -> GrpcCode {
+                match self { $(Code::$name => GrpcCode::$grpc,)* }
             }
 
             /// The message as etcd words it.
@@ -259,10 +262,10 @@ mod tests {
         for code in Code::ALL {
             assert!(code.grpc().http_status() >= 400, "{code:?}");
             assert!(code.grpc().exit_code() > 0, "{code:?}");
-            assert_eq!(Grpc::from_number(code.grpc() as u8), Some(code.grpc()), "{code:?}");
+            assert_eq!(GrpcCode::from_number(code.grpc() as u8), Some(code.grpc()), "{code:?}");
             let origin = code.message().split_once(": ").map(|(origin, _)| origin);
             let in_our_words = matches!(origin, Some("etcdserver" | "althing"));
-            assert!(in_our_words || code.grpc() == Grpc::Unknown, "{code:?}");
+            assert!(in_our_words || code.grpc() == GrpcCode::Unknown, "{code:?}");
         }
     }
 }

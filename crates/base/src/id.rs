@@ -47,11 +47,11 @@ number!(
 );
 number!(
     /// Identifies one waiting caller inside one process. Never leaves the process.
-    Token(u64)
+    ReplyToken(u64)
 );
 
-impl From<Token> for u64 {
-    fn from(token: Token) -> u64 {
+impl From<ReplyToken> for u64 {
+    fn from(token: ReplyToken) -> u64 {
         token.0
     }
 }

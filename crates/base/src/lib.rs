@@ -5,8 +5,8 @@
 pub mod checksum;
 pub mod code;
 pub mod codec;
-pub mod docket;
 pub mod id;
+pub mod id_map;
 pub mod key_range;
 pub mod limits;
 pub mod mutant;
@@ -16,9 +16,9 @@ pub mod table;
 pub mod time;
 
 pub use code::Code;
-pub use docket::Docket;
-pub use id::{Boot, ClusterId, Index, LeaseId, NodeId, Position, ProposalId, Revision, Term, Token};
+pub use id::{Boot, ClusterId, Index, LeaseId, NodeId, Position, ProposalId, ReplyToken, Revision, Term};
+pub use id_map::IdMap;
 pub use key_range::{KeyRange, RangeEnd};
 pub use rng::Rng;
-pub use table::{Row, Table, View};
+pub use table::{ReadView, Row, Table};
 pub use time::Instant;

@@ -50,7 +50,7 @@ mutants! {
     /// What the log could not write for lack of disk space is taken for written.
     FullLogIgnored = "full-log-ignored",
     /// A member on a new disk counts its starts from one, as it did on the disk that it lost.
-    StartsCountedAnew = "starts-counted-anew",
+    StartsCountedFromOne = "starts-counted-from-one",
     /// A member that has lost its disk votes at once.
     EmptiedVotes = "emptied-votes",
     /// A member that has lost its disk votes after its next start, whether or not it has caught up.
@@ -146,7 +146,7 @@ mutants! {
     /// While two configurations count, a majority of the later one is enough.
     OneHalfCounts = "one-half-counts",
     /// A joint configuration lasts until the leader that proposed it leaves it; no other leader does.
-    SettledByNobody = "settled-by-nobody",
+    ReplacementNotFinished = "replacement-not-finished",
     /// A removed member stops before the members that may need its vote know of the removal.
     RemovedGoesAtOnce = "removed-goes-at-once",
     /// The only voter speaks as leader before its vote for itself is durable.
@@ -212,7 +212,7 @@ mutants! {
     /// A write keeps its stamp although a replica holds a later one.
     SkewKept = "skew-kept",
     /// A write that was retried elsewhere, and carried out there, is stamped as if it were new.
-    RetryStampedAnew = "retry-stamped-anew",
+    RetryRestamped = "retry-restamped",
     /// A forwarded write is stamped by the replica that executes it, when it executes it.
     ForwardStampedLate = "forward-stamped-late",
     /// A write is stamped again after the time of its client is over.
@@ -290,7 +290,7 @@ mutants! {
     /// A node of the mesh gives dots of a block that its disk does not have yet.
     IdentityNotDurable = "identity-not-durable",
     /// A node of the mesh accepts writes for which its disk has no space.
-    RoomIgnored = "room-ignored",
+    FullMeshDiskIgnored = "full-mesh-disk-ignored",
     /// A node of the mesh whose disk is full takes in deletes until the log has to wait.
     DeletesUnbounded = "deletes-unbounded",
     /// A plain write is taken into a key that is decided by ballots, and merged with what was decided.
@@ -335,7 +335,7 @@ impl Mutant {
     /// Mutants that the unit tests of a crate find: a diverged state is found by the simulator's checker before the
     /// members notice; simulated stores hardly ever outgrow their file; and two leaders choose the same number once
     /// in thousands of worlds. Members of the simulator forge nothing.
-    pub const OF_ROOMS: &'static [Mutant] = &[
+    pub const FOUND_BY_CRATE_TESTS: &'static [Mutant] = &[
         Mutant::DigestsUnread,
         Mutant::FullDiskIgnored,
         Mutant::StagedByForeignNumber,
@@ -352,7 +352,7 @@ impl Mutant {
     ];
 
     /// Mutants of the mesh, which the tests of the crate `mesh` find in a simulated cluster of their own.
-    pub const OF_MESH: &'static [Mutant] = &[
+    pub const FOUND_BY_MESH_TESTS: &'static [Mutant] = &[
         Mutant::DotsReused,
         Mutant::EpochSkipped,
         Mutant::StoredBeforePersist,
@@ -364,7 +364,7 @@ impl Mutant {
         Mutant::PurgedReturns,
         Mutant::FenceIgnored,
         Mutant::SkewKept,
-        Mutant::RetryStampedAnew,
+        Mutant::RetryRestamped,
         Mutant::ForwardStampedLate,
         Mutant::RestampedAfterDeadline,
         Mutant::FloorCountsAsCheck,
@@ -388,7 +388,7 @@ impl Mutant {
         Mutant::HomePromiseForgotten,
         Mutant::HomeUnconfirmed,
         Mutant::LostDiskCounted,
-        Mutant::RoomIgnored,
+        Mutant::FullMeshDiskIgnored,
         Mutant::DeletesUnbounded,
         Mutant::PlainMixedIn,
         Mutant::PromiseNotDurable,
@@ -401,7 +401,7 @@ impl Mutant {
     ];
 
     /// Mutants of the mesh that show only over real files.
-    pub const OF_RING: &'static [Mutant] = &[
+    pub const FOUND_BY_RING_WORLDS: &'static [Mutant] = &[
         Mutant::FlushOverstated,
         Mutant::LifeNotSynced,
         Mutant::LossUnnoticed,
@@ -412,7 +412,7 @@ impl Mutant {
     ];
 
     /// Mutants that worlds of several regions over real files must find; some also have scenario tests in the mesh.
-    pub const OF_REGIONS: &'static [Mutant] = &[
+    pub const FOUND_BY_REGION_WORLDS: &'static [Mutant] = &[
         Mutant::RegionsNotCompared,
         Mutant::DeltasAddedUp,
         Mutant::LogCutInSilence,

@@ -1,5 +1,5 @@
 //! The tables of the store, as pure crates see them: a few ordered tables of bytes. Crates name rows and read them
-//! through a `View`; the shell chooses the storage engine.
+//! through a `ReadView`; the shell chooses the storage engine.
 
 use bytes::Bytes;
 use std::ops::Bound;
@@ -71,7 +71,7 @@ pub struct Row {
 
 /// A consistent, synchronous read of the store. A store that cannot be read stops the process, so pure crates get no
 /// error.
-pub trait View {
+pub trait ReadView {
     fn get(&self, table: Table, key: &[u8]) -> Option<Bytes>;
 
     /// Visits rows in key order until the visitor answers `false`.

@@ -1,7 +1,7 @@
 //! The requests of the simple loads, one call after the other, and the calls under way on one connection.
 //! A seed and a shape go in; requests come out, the same for the same seed.
 
-use crate::wire::{StreamId, Wire};
+use crate::wire::{GrpcConn, StreamId};
 use base::Rng;
 use bytes::Bytes;
 use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
@@ -66,7 +66,7 @@ impl Caller {
         key(number, self.keys.size)
     }
 
-    pub fn issue(&mut self, wire: &mut Wire) -> StreamId {
+    pub fn issue(&mut self, wire: &mut GrpcConn) -> StreamId {
         let key = self.key();
         match self.kind {
             Kind::Put => wire.call(PUT, &self.put(key)),
@@ -111,12 +111,12 @@ pub fn key(number: u64, size: usize) -> Bytes {
 
 /// The calls under way on one connection, and when each began. Streams are numbered in order, so a deque holds them.
 #[derive(Default)]
-pub struct UnderWay {
+pub struct InFlight {
     row: VecDeque<(StreamId, Option<Instant>)>,
     count: usize,
 }
 
-impl UnderWay {
+impl InFlight {
     pub fn begin(&mut self, stream: StreamId, at: Instant) {
         self.row.push_back((stream, Some(at)));
         self.count += 1;

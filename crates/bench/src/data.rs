@@ -37,7 +37,7 @@ pub struct Client {
 }
 
 /// Which client of how many, and what all of them do.
-pub struct Shape {
+pub struct DataLoad {
     pub protocol: Protocol,
     pub kind: DataKind,
     pub r: Option<u8>,
@@ -51,9 +51,9 @@ pub struct Shape {
 }
 
 impl Client {
-    pub async fn connect(endpoint: &str, shape: Shape, tls: &TlsOptions) -> io::Result<Client> {
+    pub async fn connect(endpoint: &str, shape: DataLoad, tls: &TlsOptions) -> io::Result<Client> {
         let stream = Socket::connect(endpoint, b"http/1.1", tls).await?;
-        let Shape { protocol, kind, r, keys, value_size, seed, nth, of, token } = shape;
+        let DataLoad { protocol, kind, r, keys, value_size, seed, nth, of, token } = shape;
         let mut rng = Rng::new(seed.wrapping_add(nth));
         let letter = |rng: &mut Rng| char::from(b'a' + rng.between(0, 26) as u8);
         let value: String = (0..value_size).map(|_| letter(&mut rng)).collect();

@@ -3,7 +3,7 @@
 
 use crate::calls::Caller;
 use crate::stats::Stats;
-use crate::wire::{Broken, Event, Wire};
+use crate::wire::{ConnError, Event, GrpcConn};
 use bytes::Bytes;
 use prost::Message;
 use prost::encoding::{DecodeContext, decode_key, skip_field};
@@ -18,11 +18,11 @@ const WATCH: &str = "/etcdserverpb.Watch/Watch";
 const EVENTS_FIELD: u32 = 11;
 
 /// One stream with watches of one key.
-pub struct Stream(Wire);
+pub struct Stream(GrpcConn);
 
 impl Stream {
     /// Creates the watches and waits until the server has confirmed them.
-    pub async fn open(mut wire: Wire, key: &Bytes, watches: usize) -> Result<Stream, Broken> {
+    pub async fn open(mut wire: GrpcConn, key: &Bytes, watches: usize) -> Result<Stream, ConnError> {
         let stream = wire.open(WATCH);
         for _ in 0..watches {
             let create = WatchCreateRequest { key: key.clone(), ..WatchCreateRequest::default() };
@@ -40,12 +40,12 @@ impl Stream {
         }
         match ended {
             None => Ok(Stream(wire)),
-            Some(_) => Err(Broken::Closed),
+            Some(_) => Err(ConnError::Closed),
         }
     }
 
     /// Takes events until `expected` have come.
-    pub async fn take(mut self, expected: u64, events: &Cell<u64>) -> Result<(), Broken> {
+    pub async fn take(mut self, expected: u64, events: &Cell<u64>) -> Result<(), ConnError> {
         let mut seen = 0;
         while seen < expected {
             self.0
@@ -80,11 +80,11 @@ fn count_events(message: &[u8]) -> u64 {
 
 /// Puts, and waits for the event of each put before the next: the time from the call to the event.
 pub async fn latency(
-    mut putter: Wire,
+    mut putter: GrpcConn,
     mut watcher: Stream,
     mut caller: Caller,
     stats: Rc<RefCell<Stats>>,
-) -> Result<(), Broken> {
+) -> Result<(), ConnError> {
     while stats.borrow_mut().begin(Instant::now()) {
         let began = Instant::now();
         caller.issue(&mut putter);

@@ -2,7 +2,7 @@
 
 use crate::hpack::Outcome;
 use crate::stats::Stats;
-use crate::wire::{Broken, Event, StreamId, Wire};
+use crate::wire::{ConnError, Event, GrpcConn, StreamId};
 use prost::Message;
 use proto::etcdserverpb::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse,
@@ -17,19 +17,19 @@ const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 /// Long enough not to expire within a run, short enough not to stay for long after it.
 const TTL_SECONDS: i64 = 600;
 
-struct Tenant {
+struct LeaseHolder {
     lease: i64,
     sent: Instant,
 }
 
-pub async fn run(mut wire: Wire, clients: usize, stats: Rc<RefCell<Stats>>) -> Result<(), Broken> {
+pub async fn run(mut wire: GrpcConn, clients: usize, stats: Rc<RefCell<Stats>>) -> Result<(), ConnError> {
     let leases = grant(&mut wire, clients).await?;
-    let mut tenants: BTreeMap<StreamId, Tenant> = BTreeMap::new();
+    let mut tenants: BTreeMap<StreamId, LeaseHolder> = BTreeMap::new();
     for lease in leases {
         if stats.borrow_mut().begin(Instant::now()) {
             let stream = wire.open(KEEP_ALIVE);
             wire.send(stream, &LeaseKeepAliveRequest { id: lease });
-            tenants.insert(stream, Tenant { lease, sent: Instant::now() });
+            tenants.insert(stream, LeaseHolder { lease, sent: Instant::now() });
         }
     }
     while !tenants.is_empty() {
@@ -65,7 +65,7 @@ fn renewed(message: bytes::Bytes) -> Outcome {
 }
 
 /// Leases that outlast the run.
-pub async fn grant(wire: &mut Wire, count: usize) -> Result<Vec<i64>, Broken> {
+pub async fn grant(wire: &mut GrpcConn, count: usize) -> Result<Vec<i64>, ConnError> {
     for _ in 0..count {
         wire.call(GRANT, &LeaseGrantRequest { ttl: TTL_SECONDS, id: 0 });
     }

@@ -3,12 +3,12 @@
 //! spends a fraction of what the servers spend, so that the measurement is theirs.
 
 mod calls;
+mod connection_load;
 mod data;
 mod fan_out;
 mod histogram;
 mod hpack;
 mod keep_alive;
-mod lane;
 mod lock;
 mod lock_by_keys;
 mod options;
@@ -24,10 +24,10 @@ pub use report::Report;
 
 use base::Rng;
 use calls::{Caller, Keys, Kind};
+use connection_load::ConnectionLoad;
 use fan_out::Stream;
-use lane::Lane;
 use lock::Lockers;
-use lock_by_keys::Seekers;
+use lock_by_keys::KeyLockers;
 use process::usage;
 use prost::Message;
 use proto::etcdserverpb::{AuthenticateRequest, AuthenticateResponse};
@@ -36,7 +36,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::task::{JoinSet, LocalSet};
-use wire::{Broken, Event, Wire};
+use wire::{ConnError, Event, GrpcConn};
 
 const TOTAL_DEFAULT: u64 = 10_000;
 /// How long to wait for events after the last put.
@@ -45,13 +45,13 @@ const EVENTS_WAIT: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot reach {endpoint}: {broken}")]
-    Connect { endpoint: String, broken: Broken },
+    Connect { endpoint: String, broken: ConnError },
     #[error("cannot reach {endpoint}: {error}")]
     Reach { endpoint: String, error: std::io::Error },
     #[error("no process {0:?} to measure, or it may not be looked at")]
     NoProcess(Vec<u32>),
     #[error("{0}")]
-    Broken(#[from] Broken),
+    ConnError(#[from] ConnError),
     #[error("of {expected} events only {seen} came")]
     EventsMissing { expected: u64, seen: u64 },
     #[error("cannot log in: {0}")]
@@ -90,13 +90,13 @@ async fn run_load(
     };
     let before = usage_of(&options.server_pid)?;
     let started = Instant::now();
-    let teller = tokio::task::spawn_local(tell(stats.clone(), started, progress));
+    let progress_task = tokio::task::spawn_local(tell(stats.clone(), started, progress));
     let events = run.perform(load, prepared).await?;
-    teller.abort();
+    progress_task.abort();
     let took = started.elapsed();
     let after = usage_of(&options.server_pid)?;
     // The progress task is the only other holder, and it has been stopped.
-    let _ = teller.await;
+    let _ = progress_task.await;
     drop(run);
     let stats = Rc::into_inner(stats).expect("all tasks that share the stats have ended").into_inner();
     Ok(Report { load: load.name(), stats, took, usage: before.zip(after), events })
@@ -126,7 +126,7 @@ struct Run<'a> {
 
 /// Connections, and on them what must exist before time counts.
 struct Prepared {
-    wires: Vec<Wire>,
+    wires: Vec<GrpcConn>,
     streams: Vec<(Stream, u64)>,
     data: Vec<data::Client>,
 }
@@ -158,11 +158,11 @@ impl Run<'_> {
         Ok(Prepared { wires, streams, data: Vec::new() })
     }
 
-    async fn connect(&self, nth: u64) -> Result<Wire, Error> {
+    async fn connect(&self, nth: u64) -> Result<GrpcConn, Error> {
         let endpoints = &self.options.endpoints;
         let endpoint = &endpoints[nth as usize % endpoints.len()];
         let broken = |broken| Error::Connect { endpoint: endpoint.clone(), broken };
-        Wire::connect(endpoint, &self.options.tls, self.token.clone()).await.map_err(broken)
+        GrpcConn::connect(endpoint, &self.options.tls, self.token.clone()).await.map_err(broken)
     }
 
     /// The token that is given, or that of --user.
@@ -214,7 +214,7 @@ impl Run<'_> {
                     LockBy::Keys => {
                         let run = |wire, clients, nth| {
                             let (rng, stats) = (rng(nth), self.stats.clone());
-                            Seekers { wire, clients, locks: *locks, rng, stats }.run()
+                            KeyLockers { wire, clients, locks: *locks, rng, stats }.run()
                         };
                         self.on_each(wires, run).await?;
                     }
@@ -239,7 +239,7 @@ impl Run<'_> {
             let keys = self.options.keys();
             let value_size = value_size as usize;
             let token = self.token.clone();
-            let shape = data::Shape { protocol, kind, r, keys, value_size, seed, nth, of: clients, token };
+            let shape = data::DataLoad { protocol, kind, r, keys, value_size, seed, nth, of: clients, token };
             let client = data::Client::connect(endpoint, shape, &self.options.tls).await;
             connected.push(client.map_err(|error| Error::Reach { endpoint: endpoint.clone(), error })?);
         }
@@ -257,9 +257,13 @@ impl Run<'_> {
     }
 
     /// Runs one task on each connection, with its share of the clients and its number.
-    async fn on_each<F>(&self, wires: Vec<Wire>, run: impl Fn(Wire, usize, u64) -> F) -> Result<(), Broken>
+    async fn on_each<F>(
+        &self,
+        wires: Vec<GrpcConn>,
+        run: impl Fn(GrpcConn, usize, u64) -> F,
+    ) -> Result<(), ConnError>
     where
-        F: Future<Output = Result<(), Broken>> + 'static,
+        F: Future<Output = Result<(), ConnError>> + 'static,
     {
         let n_wires = wires.len() as u64;
         let mut tasks = JoinSet::new();
@@ -273,7 +277,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    async fn call_all(&self, kind: Kind, wires: Vec<Wire>) {
+    async fn call_all(&self, kind: Kind, wires: Vec<GrpcConn>) {
         let n_wires = wires.len() as u64;
         let keys = self.options.keys();
         let mut lanes = JoinSet::new();
@@ -283,12 +287,14 @@ impl Run<'_> {
             let interval =
                 self.options.rate.map(|rate| Duration::from_secs_f64(n_wires as f64 / rate as f64));
             let clients = share(self.options.clients, n_wires, nth) as usize;
-            lanes.spawn_local(Lane { wire, caller, clients, interval, stats: self.stats.clone() }.run());
+            lanes.spawn_local(
+                ConnectionLoad { wire, caller, clients, interval, stats: self.stats.clone() }.run(),
+            );
         }
         lanes.join_all().await;
     }
 
-    async fn fan_out(&self, wires: Vec<Wire>, streams: Vec<(Stream, u64)>) -> Result<u64, Error> {
+    async fn fan_out(&self, wires: Vec<GrpcConn>, streams: Vec<(Stream, u64)>) -> Result<u64, Error> {
         let puts = self.options.total.unwrap_or(TOTAL_DEFAULT);
         let events = Rc::new(Cell::new(0));
         let mut takers = JoinSet::new();
@@ -303,14 +309,16 @@ impl Run<'_> {
         for (nth, wire) in (0..).zip(wires) {
             let clients = share(self.options.clients, n_wires, nth) as usize;
             let stats = self.stats.clone();
-            lanes.spawn_local(Lane { wire, caller: self.one_key(), clients, interval: None, stats }.run());
+            lanes.spawn_local(
+                ConnectionLoad { wire, caller: self.one_key(), clients, interval: None, stats }.run(),
+            );
         }
         lanes.join_all().await;
         let all = async {
             while let Some(ended) = takers.join_next().await {
                 ended.expect("a stream's task does not panic")?;
             }
-            Ok::<(), Broken>(())
+            Ok::<(), ConnError>(())
         };
         match tokio::time::timeout(EVENTS_WAIT, all).await {
             Ok(ended) => ended?,

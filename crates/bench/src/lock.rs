@@ -4,7 +4,7 @@
 use crate::hpack::Outcome;
 use crate::keep_alive::grant;
 use crate::stats::Stats;
-use crate::wire::{Broken, Event, StreamId, Wire};
+use crate::wire::{ConnError, Event, GrpcConn, StreamId};
 use base::Rng;
 use bytes::Bytes;
 use prost::Message;
@@ -19,7 +19,7 @@ const UNLOCK: &str = "/v3lockpb.Lock/Unlock";
 
 /// The clients of one connection.
 pub struct Lockers {
-    pub wire: Wire,
+    pub wire: GrpcConn,
     pub clients: usize,
     /// How many locks there are.
     pub locks: u64,
@@ -31,20 +31,20 @@ pub struct Lockers {
 struct Locker {
     lease: i64,
     began: Instant,
-    step: Step,
+    step: LockStep,
 }
 
-enum Step {
+enum LockStep {
     /// With the key, once the server has returned it.
     Locking(Option<Bytes>),
     Unlocking,
 }
 
 impl Lockers {
-    pub async fn run(self) -> Result<(), Broken> {
+    pub async fn run(self) -> Result<(), ConnError> {
         let Lockers { mut wire, clients, locks, rng, stats } = self;
         let leases = grant(&mut wire, clients).await?;
-        let mut round = Round { locks, rng, stats, lockers: BTreeMap::new() };
+        let mut round = LockRound { locks, rng, stats, lockers: BTreeMap::new() };
         for lease in leases {
             round.begin(&mut wire, lease);
         }
@@ -55,19 +55,19 @@ impl Lockers {
     }
 }
 
-struct Round {
+struct LockRound {
     locks: u64,
     rng: Rng,
     stats: Rc<RefCell<Stats>>,
     lockers: BTreeMap<StreamId, Locker>,
 }
 
-impl Round {
-    fn begin(&mut self, wire: &mut Wire, lease: i64) {
+impl LockRound {
+    fn begin(&mut self, wire: &mut GrpcConn, lease: i64) {
         let began = Instant::now();
         if self.stats.borrow_mut().begin(began) {
             let stream = wire.call(LOCK, &LockRequest { name: self.name(), lease });
-            self.lockers.insert(stream, Locker { lease, began, step: Step::Locking(None) });
+            self.lockers.insert(stream, Locker { lease, began, step: LockStep::Locking(None) });
         }
     }
 
@@ -75,10 +75,10 @@ impl Round {
         format!("bench-lock-{}", self.rng.between(0, self.locks)).into()
     }
 
-    fn take(&mut self, wire: &mut Wire, event: Event) {
+    fn take(&mut self, wire: &mut GrpcConn, event: Event) {
         match event {
             Event::Message { stream, message } => {
-                if let Some(Locker { step: Step::Locking(key), .. }) = self.lockers.get_mut(&stream) {
+                if let Some(Locker { step: LockStep::Locking(key), .. }) = self.lockers.get_mut(&stream) {
                     *key = LockResponse::decode(message).ok().map(|response| response.key);
                 }
             }
@@ -90,11 +90,11 @@ impl Round {
         }
     }
 
-    fn end(&mut self, wire: &mut Wire, locker: Locker, outcome: &Outcome) {
+    fn end(&mut self, wire: &mut GrpcConn, locker: Locker, outcome: &Outcome) {
         match (locker.step, outcome.status) {
-            (Step::Locking(Some(key)), Some(0)) => {
+            (LockStep::Locking(Some(key)), Some(0)) => {
                 let stream = wire.call(UNLOCK, &UnlockRequest { key });
-                self.lockers.insert(stream, Locker { step: Step::Unlocking, ..locker });
+                self.lockers.insert(stream, Locker { step: LockStep::Unlocking, ..locker });
             }
             // Released, or refused at either step.
             _ => {

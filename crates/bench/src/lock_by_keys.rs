@@ -5,7 +5,7 @@
 use crate::hpack::Outcome;
 use crate::keep_alive::grant;
 use crate::stats::Stats;
-use crate::wire::{Broken, Event, StreamId, Wire};
+use crate::wire::{ConnError, Event, GrpcConn, StreamId};
 use base::Rng;
 use bytes::Bytes;
 use prost::Message;
@@ -30,8 +30,8 @@ const DELETE: &str = "/etcdserverpb.KV/DeleteRange";
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 
 /// The clients of one connection, which share one stream of watches as the clients of one process do.
-pub struct Seekers {
-    pub wire: Wire,
+pub struct KeyLockers {
+    pub wire: GrpcConn,
     pub clients: usize,
     /// How many locks there are.
     pub locks: u64,
@@ -39,12 +39,12 @@ pub struct Seekers {
     pub stats: Rc<RefCell<Stats>>,
 }
 
-impl Seekers {
-    pub async fn run(self) -> Result<(), Broken> {
-        let Seekers { mut wire, clients, locks, rng, stats } = self;
+impl KeyLockers {
+    pub async fn run(self) -> Result<(), ConnError> {
+        let KeyLockers { mut wire, clients, locks, rng, stats } = self;
         let leases = grant(&mut wire, clients).await?;
         let watches = wire.open(WATCH);
-        let mut round = Round {
+        let mut round = KeyLockRound {
             locks,
             rng,
             stats,
@@ -67,14 +67,14 @@ impl Seekers {
                 }
                 Event::End { stream, .. } if stream == watches => closed = true,
                 Event::End { stream, outcome } => {
-                    if let Some((seeker, answer)) = round.calling.remove(&stream) {
-                        round.answered(wire, seeker, answer, &outcome);
+                    if let Some((locker, answer)) = round.calling.remove(&stream) {
+                        round.answered(wire, locker, answer, &outcome);
                     }
                 }
             })
             .await?;
             if closed {
-                return Err(Broken::Closed);
+                return Err(ConnError::Closed);
             }
         }
         Ok(())
@@ -82,7 +82,7 @@ impl Seekers {
 }
 
 /// A client that takes and releases a lock.
-struct Seeker {
+struct KeyLocker {
     lease: i64,
     began: Instant,
     /// The name of the lock with the slash behind it.
@@ -90,89 +90,94 @@ struct Seeker {
     key: Bytes,
     /// The create revision of its own key, which is its position in the queue.
     place: i64,
-    step: Step,
+    step: KeyLockStep,
 }
 
 #[derive(Clone, Copy)]
-enum Step {
+enum KeyLockStep {
     Queueing,
     LookingAhead,
     Checking,
     Releasing,
 }
 
-struct Round {
+struct KeyLockRound {
     locks: u64,
     rng: Rng,
     stats: Rc<RefCell<Stats>>,
     watches: StreamId,
     watch_ids: i64,
     /// With the answer, once it has arrived.
-    calling: BTreeMap<StreamId, (Seeker, Bytes)>,
+    calling: BTreeMap<StreamId, (KeyLocker, Bytes)>,
     /// By the id of the watch on the key before their own.
-    waiting: BTreeMap<i64, Seeker>,
+    waiting: BTreeMap<i64, KeyLocker>,
 }
 
-impl Round {
-    fn begin(&mut self, wire: &mut Wire, lease: i64) {
+impl KeyLockRound {
+    fn begin(&mut self, wire: &mut GrpcConn, lease: i64) {
         let began = Instant::now();
         if !self.stats.borrow_mut().begin(began) {
             return;
         }
         let prefix = format!("bench-lock-{}/", self.rng.between(0, self.locks));
         let key = Bytes::from(format!("{prefix}{lease:x}"));
-        let seeker = Seeker { lease, began, prefix: prefix.into(), key, place: 0, step: Step::Queueing };
-        let request = queue(&seeker);
-        self.call(wire, TXN, &request, seeker);
+        let locker =
+            KeyLocker { lease, began, prefix: prefix.into(), key, place: 0, step: KeyLockStep::Queueing };
+        let request = queue(&locker);
+        self.call(wire, TXN, &request, locker);
     }
 
-    fn call(&mut self, wire: &mut Wire, path: &str, message: &impl Message, seeker: Seeker) {
+    fn call(&mut self, wire: &mut GrpcConn, path: &str, message: &impl Message, locker: KeyLocker) {
         let stream = wire.call(path, message);
-        self.calling.insert(stream, (seeker, Bytes::new()));
+        self.calling.insert(stream, (locker, Bytes::new()));
     }
 
-    fn answered(&mut self, wire: &mut Wire, mut seeker: Seeker, answer: Bytes, outcome: &Outcome) {
+    fn answered(&mut self, wire: &mut GrpcConn, mut locker: KeyLocker, answer: Bytes, outcome: &Outcome) {
         if outcome.status != Some(0) {
-            return self.end(wire, &seeker, outcome);
+            return self.end(wire, &locker, outcome);
         }
-        match seeker.step {
-            Step::Queueing => match place_and_first(answer) {
+        match locker.step {
+            KeyLockStep::Queueing => match place_and_first(answer) {
                 Some((place, first)) => {
-                    seeker.place = place;
-                    if place == first { self.release(wire, seeker) } else { self.look_ahead(wire, seeker) }
+                    locker.place = place;
+                    if place == first {
+                        self.release(wire, locker)
+                    } else {
+                        self.read_predecessor(wire, locker)
+                    }
                 }
-                None => self.end(wire, &seeker, &unexpected()),
+                None => self.end(wire, &locker, &unexpected()),
             },
-            Step::LookingAhead => {
+            KeyLockStep::LookingAhead => {
                 let range = RangeResponse::decode(answer).unwrap_or_default();
                 let revision = range.header.map_or(0, |header| header.revision);
                 match range.kvs.into_iter().next() {
-                    Some(ahead) => self.wait(wire, seeker, ahead.key, revision),
-                    None => self.check(wire, seeker),
+                    Some(ahead) => self.wait(wire, locker, ahead.key, revision),
+                    None => self.check(wire, locker),
                 }
             }
             // The key still exists: the lease has not expired while waiting.
-            Step::Checking => {
+            KeyLockStep::Checking => {
                 if RangeResponse::decode(answer).unwrap_or_default().kvs.is_empty() {
-                    self.end(wire, &seeker, &unexpected())
+                    self.end(wire, &locker, &unexpected())
                 } else {
-                    self.release(wire, seeker)
+                    self.release(wire, locker)
                 }
             }
-            Step::Releasing => self.end(wire, &seeker, outcome),
+            KeyLockStep::Releasing => self.end(wire, &locker, outcome),
         }
     }
 
-    fn look_ahead(&mut self, wire: &mut Wire, mut seeker: Seeker) {
-        seeker.step = Step::LookingAhead;
+    fn read_predecessor(&mut self, wire: &mut GrpcConn, mut locker: KeyLocker) {
+        locker.step = KeyLockStep::LookingAhead;
         let request = RangeRequest {
-            max_create_revision: seeker.place - 1,
-            ..by_creation(&seeker, SortOrder::Descend)
+            max_create_revision: locker.place - 1,
+            ..by_creation(&locker, SortOrder::Descend)
         };
-        self.call(wire, RANGE, &request, seeker);
+        self.call(wire, RANGE, &request, locker);
     }
 
-    fn wait(&mut self, wire: &mut Wire, seeker: Seeker, ahead: Bytes, revision: i64) {
+    fn wait(&mut self, wire: &mut GrpcConn, locker: KeyLocker, ahead: Bytes, revision: i64) {
         self.watch_ids += 1;
         let create = WatchCreateRequest {
             key: ahead,
@@ -181,41 +186,41 @@ impl Round {
             ..WatchCreateRequest::default()
         };
         wire.send(self.watches, &WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) });
-        self.waiting.insert(self.watch_ids, seeker);
+        self.waiting.insert(self.watch_ids, locker);
     }
 
-    fn hear(&mut self, wire: &mut Wire, message: Bytes) {
+    fn hear(&mut self, wire: &mut GrpcConn, message: Bytes) {
         let response = WatchResponse::decode(message).unwrap_or_default();
         let gone = response.events.iter().any(|event| event.r#type() == EventType::Delete);
         if !gone && !response.canceled {
             return;
         }
         // A canceled watch that a client still waits for was refused; another read finds out why.
-        if let Some(seeker) = self.waiting.remove(&response.watch_id) {
+        if let Some(locker) = self.waiting.remove(&response.watch_id) {
             if gone {
                 let cancel = WatchCancelRequest { watch_id: response.watch_id };
                 let request = WatchRequest { request_union: Some(RequestUnion::CancelRequest(cancel)) };
                 wire.send(self.watches, &request);
             }
-            self.look_ahead(wire, seeker);
+            self.read_predecessor(wire, locker);
         }
     }
 
-    fn check(&mut self, wire: &mut Wire, mut seeker: Seeker) {
-        seeker.step = Step::Checking;
-        let request = RangeRequest { key: seeker.key.clone(), ..RangeRequest::default() };
-        self.call(wire, RANGE, &request, seeker);
+    fn check(&mut self, wire: &mut GrpcConn, mut locker: KeyLocker) {
+        locker.step = KeyLockStep::Checking;
+        let request = RangeRequest { key: locker.key.clone(), ..RangeRequest::default() };
+        self.call(wire, RANGE, &request, locker);
     }
 
-    fn release(&mut self, wire: &mut Wire, mut seeker: Seeker) {
-        seeker.step = Step::Releasing;
-        let request = DeleteRangeRequest { key: seeker.key.clone(), ..DeleteRangeRequest::default() };
-        self.call(wire, DELETE, &request, seeker);
+    fn release(&mut self, wire: &mut GrpcConn, mut locker: KeyLocker) {
+        locker.step = KeyLockStep::Releasing;
+        let request = DeleteRangeRequest { key: locker.key.clone(), ..DeleteRangeRequest::default() };
+        self.call(wire, DELETE, &request, locker);
     }
 
-    fn end(&mut self, wire: &mut Wire, seeker: &Seeker, outcome: &Outcome) {
-        self.stats.borrow_mut().end(seeker.began.elapsed(), outcome);
-        self.begin(wire, seeker.lease);
+    fn end(&mut self, wire: &mut GrpcConn, locker: &KeyLocker, outcome: &Outcome) {
+        self.stats.borrow_mut().end(locker.began.elapsed(), outcome);
+        self.begin(wire, locker.lease);
     }
 }
 
@@ -224,18 +229,18 @@ fn unexpected() -> Outcome {
 }
 
 /// Writes the key unless it exists, and reads it and the oldest.
-fn queue(seeker: &Seeker) -> TxnRequest {
+fn queue(locker: &KeyLocker) -> TxnRequest {
     let absent = Compare {
         result: CompareResult::Equal.into(),
         target: CompareTarget::Create.into(),
-        key: seeker.key.clone(),
+        key: locker.key.clone(),
         target_union: Some(TargetUnion::CreateRevision(0)),
         ..Compare::default()
     };
     let op = |request| RequestOp { request: Some(request) };
-    let put = PutRequest { key: seeker.key.clone(), lease: seeker.lease, ..PutRequest::default() };
-    let get = RangeRequest { key: seeker.key.clone(), ..RangeRequest::default() };
-    let first = || op(Request::RequestRange(by_creation(seeker, SortOrder::Ascend)));
+    let put = PutRequest { key: locker.key.clone(), lease: locker.lease, ..PutRequest::default() };
+    let get = RangeRequest { key: locker.key.clone(), ..RangeRequest::default() };
+    let first = || op(Request::RequestRange(by_creation(locker, SortOrder::Ascend)));
     TxnRequest {
         compare: vec![absent],
         success: vec![op(Request::RequestPut(put)), first()],
@@ -244,11 +249,11 @@ fn queue(seeker: &Seeker) -> TxnRequest {
 }
 
 /// One of the keys of the lock: the oldest or the newest.
-fn by_creation(seeker: &Seeker, order: SortOrder) -> RangeRequest {
-    let mut end = seeker.prefix.to_vec();
+fn by_creation(locker: &KeyLocker, order: SortOrder) -> RangeRequest {
+    let mut end = locker.prefix.to_vec();
     *end.last_mut().expect("a prefix ends with a slash") += 1;
     RangeRequest {
-        key: seeker.prefix.clone(),
+        key: locker.prefix.clone(),
         range_end: end.into(),
         limit: 1,
         sort_order: order.into(),

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_not_there_is_told() {
+    fn a_missing_process_is_an_error() {
         assert!(usage(&[u32::MAX]).is_none());
     }
 }

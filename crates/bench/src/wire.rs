@@ -49,7 +49,7 @@ mod setting {
 
 /// The connection is unusable.
 #[derive(Debug, thiserror::Error)]
-pub enum Broken {
+pub enum ConnError {
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("the server closed the connection")]
@@ -68,7 +68,7 @@ pub enum Event {
     End { stream: StreamId, outcome: Outcome },
 }
 
-pub struct Wire {
+pub struct GrpcConn {
     socket: Socket,
     authority: String,
     /// Sent with every call.
@@ -84,7 +84,7 @@ pub struct Wire {
     window: i64,
     stream_window: i64,
     windows: BTreeMap<u32, i64>,
-    held: VecDeque<Held>,
+    held: VecDeque<HeldMessage>,
     /// Received and not yet credited: in all, and on streams that stay open.
     received: u32,
     received_by: BTreeMap<u32, u32>,
@@ -95,16 +95,20 @@ pub struct Wire {
 }
 
 /// A message, or the rest of one, that waits for the other side's window.
-struct Held {
+struct HeldMessage {
     stream: u32,
     bytes: Bytes,
     last: bool,
 }
 
-impl Wire {
-    pub async fn connect(endpoint: &str, tls: &TlsOptions, token: Option<String>) -> Result<Wire, Broken> {
+impl GrpcConn {
+    pub async fn connect(
+        endpoint: &str,
+        tls: &TlsOptions,
+        token: Option<String>,
+    ) -> Result<GrpcConn, ConnError> {
         let socket = Socket::connect(endpoint, b"h2", tls).await?;
-        let mut wire = Wire {
+        let mut wire = GrpcConn {
             socket,
             authority: address_of(endpoint).to_owned(),
             token,
@@ -151,11 +155,11 @@ impl Wire {
 
     /// Sends what has gathered, then waits until something has arrived and hands it to `take`. May be cancelled at any
     /// time and called again.
-    pub async fn turn(&mut self, take: &mut impl FnMut(&mut Wire, Event)) -> Result<(), Broken> {
+    pub async fn turn(&mut self, take: &mut impl FnMut(&mut GrpcConn, Event)) -> Result<(), ConnError> {
         self.flush().await?;
         self.input.reserve(READ_BYTES);
         if self.socket.read_buf(&mut self.input).await? == 0 {
-            return Err(Broken::Closed);
+            return Err(ConnError::Closed);
         }
         while let Some((head, payload)) = self.next_frame() {
             self.take_frame(head, payload, take)?;
@@ -163,7 +167,7 @@ impl Wire {
         Ok(())
     }
 
-    pub async fn flush(&mut self) -> Result<(), Broken> {
+    pub async fn flush(&mut self) -> Result<(), ConnError> {
         while self.taken < self.output.len() {
             self.taken += self.socket.write(&self.output[self.taken..]).await?;
         }
@@ -173,8 +177,8 @@ impl Wire {
         Ok(())
     }
 
-    fn next_frame(&mut self) -> Option<(Head, Bytes)> {
-        let head = Head::parse(self.input.first_chunk::<FRAME_HEAD_BYTES>()?);
+    fn next_frame(&mut self) -> Option<(FrameHead, Bytes)> {
+        let head = FrameHead::parse(self.input.first_chunk::<FRAME_HEAD_BYTES>()?);
         if self.input.len() < FRAME_HEAD_BYTES + head.len {
             return None;
         }
@@ -184,10 +188,10 @@ impl Wire {
 
     fn take_frame(
         &mut self,
-        head: Head,
+        head: FrameHead,
         payload: Bytes,
-        take: &mut impl FnMut(&mut Wire, Event),
-    ) -> Result<(), Broken> {
+        take: &mut impl FnMut(&mut GrpcConn, Event),
+    ) -> Result<(), ConnError> {
         match head.kind {
             frame::DATA => {
                 self.credit(head.stream, head.len as u32);
@@ -207,7 +211,8 @@ impl Wire {
                 }
             }
             frame::CONTINUATION => {
-                let (stream, last, mut block) = self.block.take().ok_or(Broken::Protocol("CONTINUATION"))?;
+                let (stream, last, mut block) =
+                    self.block.take().ok_or(ConnError::Protocol("CONTINUATION"))?;
                 block.extend_from_slice(&payload);
                 match head.flags & flag::END_HEADERS {
                     0 => self.block = Some((stream, last, block)),
@@ -223,7 +228,7 @@ impl Wire {
                 self.put_head(payload.len(), frame::PING, flag::ACK, 0);
                 self.output.extend_from_slice(&payload);
             }
-            frame::GOAWAY => return Err(Broken::Closed),
+            frame::GOAWAY => return Err(ConnError::Closed),
             frame::WINDOW_UPDATE => self.take_window_update(head.stream, number(&payload)?),
             _ => {}
         }
@@ -235,16 +240,16 @@ impl Wire {
         stream: u32,
         last: bool,
         block: Bytes,
-        take: &mut impl FnMut(&mut Wire, Event),
-    ) -> Result<(), Broken> {
-        let outcome = self.decoder.decode(block).map_err(|_| Broken::Protocol("header fields"))?;
+        take: &mut impl FnMut(&mut GrpcConn, Event),
+    ) -> Result<(), ConnError> {
+        let outcome = self.decoder.decode(block).map_err(|_| ConnError::Protocol("header fields"))?;
         if last {
             self.end(stream, outcome, take);
         }
         Ok(())
     }
 
-    fn end(&mut self, stream: u32, outcome: Outcome, take: &mut impl FnMut(&mut Wire, Event)) {
+    fn end(&mut self, stream: u32, outcome: Outcome, take: &mut impl FnMut(&mut GrpcConn, Event)) {
         self.windows.remove(&stream);
         self.received_by.remove(&stream);
         self.partial.remove(&stream);
@@ -256,8 +261,8 @@ impl Wire {
         &mut self,
         stream: u32,
         payload: Bytes,
-        take: &mut impl FnMut(&mut Wire, Event),
-    ) -> Result<(), Broken> {
+        take: &mut impl FnMut(&mut GrpcConn, Event),
+    ) -> Result<(), ConnError> {
         let mut data = match self.partial.remove(&stream) {
             Some(mut begun) => {
                 begun.extend_from_slice(&payload);
@@ -267,7 +272,7 @@ impl Wire {
         };
         while let Some(head) = data.first_chunk::<MESSAGE_HEAD_BYTES>() {
             if head[0] != 0 {
-                return Err(Broken::Protocol("a compressed message"));
+                return Err(ConnError::Protocol("a compressed message"));
             }
             let len = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
             if data.len() < MESSAGE_HEAD_BYTES + len {
@@ -297,12 +302,12 @@ impl Wire {
         }
     }
 
-    fn take_settings(&mut self, payload: &[u8]) -> Result<(), Broken> {
+    fn take_settings(&mut self, payload: &[u8]) -> Result<(), ConnError> {
         for pair in payload.chunks_exact(6) {
             let value = number(&pair[2..])?;
             match u16::from_be_bytes([pair[0], pair[1]]) {
                 setting::HEADER_TABLE_SIZE if value < HEADER_TABLE_BYTES_NEEDED => {
-                    return Err(Broken::Protocol("it keeps no table of header fields"));
+                    return Err(ConnError::Protocol("it keeps no table of header fields"));
                 }
                 setting::INITIAL_WINDOW_SIZE => {
                     let grown = i64::from(value) - self.stream_window;
@@ -351,10 +356,10 @@ impl Wire {
         let mut bytes = Vec::with_capacity(whole as usize);
         put_message(message, len, &mut bytes);
         self.windows.entry(stream).or_insert(self.stream_window);
-        self.put_data(Held { stream, bytes: bytes.into(), last });
+        self.put_data(HeldMessage { stream, bytes: bytes.into(), last });
     }
 
-    fn put_data(&mut self, mut held: Held) {
+    fn put_data(&mut self, mut held: HeldMessage) {
         while !held.bytes.is_empty() {
             let window = self.windows.get(&held.stream).copied().unwrap_or(self.stream_window);
             let room = self.window.min(window).min(FRAME_BYTES_MAX as i64);
@@ -430,16 +435,16 @@ impl Wire {
 const HEADER_TABLE_BYTES_NEEDED: u32 = 4_096;
 
 #[derive(Clone, Copy, Debug)]
-struct Head {
+struct FrameHead {
     len: usize,
     kind: u8,
     flags: u8,
     stream: u32,
 }
 
-impl Head {
-    fn parse(bytes: &[u8; FRAME_HEAD_BYTES]) -> Head {
-        Head {
+impl FrameHead {
+    fn parse(bytes: &[u8; FRAME_HEAD_BYTES]) -> FrameHead {
+        FrameHead {
             len: u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]) as usize,
             kind: bytes[3],
             flags: bytes[4],
@@ -449,22 +454,22 @@ impl Head {
 }
 
 /// What remains of a payload without its padding and the first `skipped` bytes.
-fn unpadded(head: Head, mut payload: Bytes, skipped: usize) -> Result<Bytes, Broken> {
+fn unpadded(head: FrameHead, mut payload: Bytes, skipped: usize) -> Result<Bytes, ConnError> {
     let padding = match head.flags & flag::PADDED {
         0 => 0,
-        _ if payload.is_empty() => return Err(Broken::Protocol("padding")),
+        _ if payload.is_empty() => return Err(ConnError::Protocol("padding")),
         _ => usize::from(payload.get_u8()),
     };
     if payload.len() < padding + skipped {
-        return Err(Broken::Protocol("padding"));
+        return Err(ConnError::Protocol("padding"));
     }
     payload.advance(skipped);
     payload.truncate(payload.len() - padding);
     Ok(payload)
 }
 
-fn number(bytes: &[u8]) -> Result<u32, Broken> {
-    let bytes = bytes.first_chunk::<4>().ok_or(Broken::Protocol("a frame that is too short"))?;
+fn number(bytes: &[u8]) -> Result<u32, ConnError> {
+    let bytes = bytes.first_chunk::<4>().ok_or(ConnError::Protocol("a frame that is too short"))?;
     Ok(u32::from_be_bytes(*bytes))
 }
 

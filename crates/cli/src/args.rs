@@ -3,7 +3,7 @@
 
 use crate::bench::Bench;
 use crate::completion::Completion;
-use crate::config::check::{self, Checked, Problems};
+use crate::config::check::{self, CheckedConfig, Problems};
 use crate::config::gather::{self, File, Sources};
 use crate::config::inherited;
 use crate::config::print;
@@ -69,12 +69,12 @@ pub fn run() -> ExitCode {
     let matches = command().get_matches_from(options_behind_the_verb(words));
     match matches.subcommand() {
         Some(("serve", matches)) => run_serve(matches),
-        _ => match Other::from_arg_matches(&matches) {
-            Ok(Other::Bench(bench)) => bench.run(),
-            Ok(Other::Dev(dev)) => dev.run(),
-            Ok(Other::Completion(completion)) => completion.run(command()),
-            Ok(Other::Verify(verify)) => verify.run(),
-            Ok(Other::Verb(verb)) => verbs::run(verb),
+        _ => match OtherCommand::from_arg_matches(&matches) {
+            Ok(OtherCommand::Bench(bench)) => bench.run(),
+            Ok(OtherCommand::Dev(dev)) => dev.run(),
+            Ok(OtherCommand::Completion(completion)) => completion.run(command()),
+            Ok(OtherCommand::Verify(verify)) => verify.run(),
+            Ok(OtherCommand::Verb(verb)) => verbs::run(verb),
             Err(error) => error.exit(),
         },
     }
@@ -83,7 +83,7 @@ pub fn run() -> ExitCode {
 /// Everything but the member itself.
 #[derive(Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one of it, for a moment")]
-enum Other {
+enum OtherCommand {
     /// Runs a cluster on this machine, to try things out
     Dev(Dev),
     Bench(Bench),
@@ -104,7 +104,7 @@ fn command() -> Command {
         .arg_required_else_help(true)
         .subcommand(serve_command())
         .subcommand(etcd_command());
-    Other::augment_subcommands(command).mut_subcommands(switches_with_values)
+    OtherCommand::augment_subcommands(command).mut_subcommands(switches_with_values)
 }
 
 /// etcdctl's switches may have a value (`--prefix=true`), so ours may.
@@ -216,7 +216,7 @@ fn run_serve(matches: &ArgMatches) -> ExitCode {
     serve::run(checked)
 }
 
-fn configure(matches: &ArgMatches) -> Result<(Values, Checked), Problems> {
+fn configure(matches: &ArgMatches) -> Result<(Values, CheckedConfig), Problems> {
     let variable = |name: &str| std::env::var(name).ok();
     let flag = |name: &str| matches.get_one::<String>(name).cloned();
     let path = flag("config").or_else(|| variable("ALTHING_CONFIG")).map(PathBuf::from);

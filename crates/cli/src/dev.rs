@@ -6,7 +6,7 @@ mod member;
 
 use crate::signals::Signals;
 use clap::Args;
-use member::{Member, Place, Region};
+use member::{Member, MemberPlan, RegionPlan};
 use server::ports::free_ports;
 use std::fs::File;
 use std::io::Write;
@@ -79,16 +79,16 @@ impl Dev {
             (None, None) => unreachable!("without a directory given there is a temporary one"),
         };
         std::fs::create_dir_all(&root).map_err(|reason| Error::Data { path: root.clone(), reason })?;
-        let places = match self.regions {
-            1 => places(self.nodes, "", &root)?,
-            n => places_of_regions(self.nodes, n, &root)?,
+        let plans = match self.regions {
+            1 => plans(self.nodes, "", &root)?,
+            n => plans_of_regions(self.nodes, n, &root)?,
         };
-        runtime.map_err(Error::Runtime)?.block_on(supervise(places))
+        runtime.map_err(Error::Runtime)?.block_on(supervise(plans))
     }
 }
 
 /// Members keep their ports with their data: a cluster that is started again must find its members.
-fn places(nodes: u8, prefix: &str, root: &Path) -> Result<Vec<Place>, Error> {
+fn plans(nodes: u8, prefix: &str, root: &Path) -> Result<Vec<MemberPlan>, Error> {
     let file = root.join("ports");
     let known: Vec<u16> = std::fs::read_to_string(&file)
         .map(|text| text.split_whitespace().filter_map(|port| port.parse().ok()).collect())
@@ -104,7 +104,7 @@ fn places(nodes: u8, prefix: &str, root: &Path) -> Result<Vec<Place>, Error> {
     let name = |i: usize| format!("{prefix}n{}", i + 1);
     let cluster: Vec<String> =
         pairs.chunks(2).enumerate().map(|(i, pair)| format!("{}=127.0.0.1:{}", name(i), pair[1])).collect();
-    let place = |(i, pair): (usize, &[u16])| Place {
+    let plan = |(i, pair): (usize, &[u16])| MemberPlan {
         name: name(i),
         client: format!("127.0.0.1:{}", pair[0]),
         peer: format!("127.0.0.1:{}", pair[1]),
@@ -114,22 +114,22 @@ fn places(nodes: u8, prefix: &str, root: &Path) -> Result<Vec<Place>, Error> {
         region: None,
         data_dir: root.join(name(i)),
     };
-    Ok(pairs.chunks(2).enumerate().map(place).collect())
+    Ok(pairs.chunks(2).enumerate().map(plan).collect())
 }
 
 /// A cluster for each region, in a directory of its own; each knows some nodes of the others.
-fn places_of_regions(nodes: u8, regions: u8, root: &Path) -> Result<Vec<Place>, Error> {
+fn plans_of_regions(nodes: u8, regions: u8, root: &Path) -> Result<Vec<MemberPlan>, Error> {
     let mut all = Vec::new();
     for name in (1..=regions).map(|n| format!("r{n}")) {
         let dir = root.join(&name);
         std::fs::create_dir_all(&dir).map_err(|reason| Error::Data { path: dir.clone(), reason })?;
-        let places = places(nodes, &format!("{name}-"), &dir)?;
-        all.push((name, places));
+        let plans = plans(nodes, &format!("{name}-"), &dir)?;
+        all.push((name, plans));
     }
     let region = |name: &str| {
         let others = || all.iter().filter(|(other, _)| other != name);
         let peers = others()
-            .flat_map(|(other, places)| places.iter().map(move |place| format!("{other}={}", place.peer)));
+            .flat_map(|(other, plans)| plans.iter().map(move |plan| format!("{other}={}", plan.peer)));
         let mut secrets = Vec::new();
         for (other, _) in others() {
             // The same file for both.
@@ -139,12 +139,12 @@ fn places_of_regions(nodes: u8, regions: u8, root: &Path) -> Result<Vec<Place>, 
             secrets.push(format!("{other}={}", file.display()));
         }
         let peers = peers.collect::<Vec<_>>().join(",");
-        Ok(Region { name: name.to_owned(), peers, secrets: secrets.join(",") })
+        Ok(RegionPlan { name: name.to_owned(), peers, secrets: secrets.join(",") })
     };
     let mut listed = Vec::new();
-    for (name, places) in &all {
+    for (name, plans) in &all {
         let region = region(name)?;
-        listed.extend(places.iter().map(|place| Place { region: Some(region.clone()), ..place.clone() }));
+        listed.extend(plans.iter().map(|plan| MemberPlan { region: Some(region.clone()), ..plan.clone() }));
     }
     Ok(listed)
 }
@@ -161,37 +161,37 @@ fn secret_file(root: &Path, name: &str) -> Result<PathBuf, Error> {
     Ok(path)
 }
 
-async fn supervise(places: Vec<Place>) -> Result<(), Error> {
+async fn supervise(plans: Vec<MemberPlan>) -> Result<(), Error> {
     let mut signals = Signals::new().map_err(Error::Signals)?;
     let stopping = tokio::sync::watch::Sender::new(false);
     let mut members = JoinSet::new();
-    for place in &places {
+    for plan in &plans {
         let told = stopping.subscribe();
-        let member = Member::start(place.clone(), &told).map_err(Error::Spawn)?;
+        let member = Member::start(plan.clone(), &told).map_err(Error::Spawn)?;
         members.spawn(member.keep_alive(told));
     }
-    announce(&places);
+    announce(&plans);
     signals.next().await;
-    tell("stopping");
+    print_line("stopping");
     // Members that have ended by themselves no longer listen.
     let _ = stopping.send(true);
     while members.join_next().await.is_some() {}
-    tell("stopped");
+    print_line("stopped");
     Ok(())
 }
 
-fn announce(places: &[Place]) {
+fn announce(plans: &[MemberPlan]) {
     let mut text = String::new();
-    for place in places {
+    for plan in plans {
         text.push_str(&format!(
             "{}: http://{}, REST on http://{}, data in {}\n",
-            place.name,
-            place.client,
-            place.http,
-            place.data_dir.display()
+            plan.name,
+            plan.client,
+            plan.http,
+            plan.data_dir.display()
         ));
     }
-    for cluster in places.chunk_by(|one, next| one.region_name() == next.region_name()) {
+    for cluster in plans.chunk_by(|one, next| one.region_name() == next.region_name()) {
         text.push_str(&endpoints(cluster));
     }
     // A closed standard output is no reason to stop.
@@ -199,9 +199,9 @@ fn announce(places: &[Place]) {
 }
 
 /// The endpoints of one cluster, and how to try it.
-fn endpoints(cluster: &[Place]) -> String {
-    let join = |address: fn(&Place) -> &str| cluster.iter().map(address).collect::<Vec<_>>().join(",");
-    let (endpoints, rest) = (join(|place| &place.client), join(|place| &place.http));
+fn endpoints(cluster: &[MemberPlan]) -> String {
+    let join = |address: fn(&MemberPlan) -> &str| cluster.iter().map(address).collect::<Vec<_>>().join(",");
+    let (endpoints, rest) = (join(|plan| &plan.client), join(|plan| &plan.http));
     let region = cluster[0].region_name().map(|name| format!("region {name}, ")).unwrap_or_default();
     format!(
         "{region}endpoints: {endpoints}\n\
@@ -212,6 +212,6 @@ fn endpoints(cluster: &[Place]) -> String {
 }
 
 /// A line about the cluster, for the user.
-fn tell(text: &str) {
+fn print_line(text: &str) {
     let _ = writeln!(std::io::stderr(), "dev: {text}");
 }

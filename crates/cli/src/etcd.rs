@@ -8,9 +8,9 @@ pub mod line;
 pub mod translate;
 mod urls;
 
-use crate::config::check::{Checked, Problems};
+use crate::config::check::{CheckedConfig, Problems};
 use crate::serve;
-use line::Line;
+use line::ParsedLine;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -27,9 +27,9 @@ pub fn is_called(program: &str) -> bool {
 pub fn run(args: Vec<String>) -> ExitCode {
     let variable = |name: &str| std::env::var(name).ok();
     let given = match line::read(&args, &variable) {
-        Ok(Line::Help) => return say(&help::text()),
-        Ok(Line::Version) => return say(&help::version()),
-        Ok(Line::Flags(given)) => given,
+        Ok(ParsedLine::Help) => return say(&help::text()),
+        Ok(ParsedLine::Version) => return say(&help::version()),
+        Ok(ParsedLine::Flags(given)) => given,
         Err(problem) => return refuse(&Problems(vec![problem])),
     };
     match translate::translate(&given) {
@@ -50,7 +50,7 @@ fn bad_http_addr(text: &str) -> Problems {
     )])
 }
 
-fn start(checked: Checked) -> ExitCode {
+fn start(checked: CheckedConfig) -> ExitCode {
     let data_dir = &checked.config.data_dir;
     if data_dir.join("member").exists() {
         return refuse(&Problems(vec![format!(

@@ -2,7 +2,7 @@
 
 use crate::config::gather::{self, File, Sources};
 use crate::config::{check, print};
-use crate::etcd::line::{self, Line};
+use crate::etcd::line::{self, ParsedLine};
 use crate::etcd::translate::translate;
 
 /// As the file that `--config` names.
@@ -19,7 +19,7 @@ pub fn toml(bytes: &[u8]) {
 pub fn etcd_flags(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let words: Vec<String> = text.split('\0').map(str::to_owned).collect();
-    if let Ok(Line::Flags(given)) = line::read(&words, &|_| None) {
+    if let Ok(ParsedLine::Flags(given)) = line::read(&words, &|_| None) {
         let _ = translate(&given).is_ok();
     }
 }

@@ -12,6 +12,6 @@ const _: () = assert!(
 static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 fn main() -> ExitCode {
-    memory::give_back_soon();
+    memory::set_purge_delay();
     althing_cli::run()
 }

@@ -2,7 +2,7 @@
 //! On a signal no new work is accepted, requests under way get their answers, and then the core is drained; a
 //! second signal ends the process where it stands.
 
-use crate::config::check::{Checked, Listen, Manner};
+use crate::config::check::{CheckedConfig, ListenAddr, OutputStyle};
 use crate::config::tls::ClientTls;
 use crate::exposure;
 use crate::files;
@@ -24,7 +24,7 @@ enum Error {
     #[error("cannot start the runtime: {0}")]
     Runtime(std::io::Error),
     #[error("cannot listen for clients on {address}: {reason}; is another process using the port?")]
-    Listen { address: SocketAddr, reason: std::io::Error },
+    ListenAddr { address: SocketAddr, reason: std::io::Error },
     #[error(
         "cannot listen for the data API on {address}: {reason}; is another process using the port? --http-addr \
          chooses another one, or none"
@@ -45,7 +45,7 @@ enum Error {
     Api(#[from] api::Error),
 }
 
-pub fn run(checked: Checked) -> ExitCode {
+pub fn run(checked: CheckedConfig) -> ExitCode {
     let log = match Log::start(&checked.log_filter, checked.log_pretty, &checked.log_outputs) {
         Ok(log) => log,
         Err(error) => {
@@ -65,7 +65,7 @@ pub fn run(checked: Checked) -> ExitCode {
     if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn run_member(checked: Checked) -> Result<(), Error> {
+fn run_member(checked: CheckedConfig) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
     let outcome = runtime.block_on(run_until_signal(checked));
     // Tasks that still run have had their time.
@@ -73,7 +73,7 @@ fn run_member(checked: Checked) -> Result<(), Error> {
     outcome
 }
 
-async fn run_until_signal(checked: Checked) -> Result<(), Error> {
+async fn run_until_signal(checked: CheckedConfig) -> Result<(), Error> {
     let mut signals = Signals::new().map_err(Error::Signals)?;
     let ports = Ports::bind(&checked)?;
     let mut config = checked.config;
@@ -100,9 +100,9 @@ async fn run_until_signal(checked: Checked) -> Result<(), Error> {
     };
 
     let server = Server::start(config.clone())?;
-    match checked.manner {
-        Manner::Althing => announce(&config, &ports),
-        Manner::Etcd => info!(address = %config.client_addr, "ready to serve client requests"),
+    match checked.output_style {
+        OutputStyle::Althing => announce(&config, &ports),
+        OutputStyle::Etcd => info!(address = %config.client_addr, "ready to serve client requests"),
     }
     let (stop_clients, stopped) = watch::channel(());
     let handle = server.handle();
@@ -142,7 +142,7 @@ struct Ports {
 }
 
 impl Ports {
-    fn bind(checked: &Checked) -> Result<Ports, Error> {
+    fn bind(checked: &CheckedConfig) -> Result<Ports, Error> {
         let tls = checked.tls.as_ref().map(open_tls).transpose()?;
         let limits = client_limits(checked);
         let with = |listener: TcpListener, sealed: bool| Port {
@@ -151,9 +151,9 @@ impl Ports {
             limits: limits.clone(),
             browsers: checked.browsers.clone(),
         };
-        let bind = |listen: &Listen| match TcpListener::bind(listen.address) {
+        let bind = |listen: &ListenAddr| match TcpListener::bind(listen.address) {
             Ok(listener) => Ok(with(listener, listen.sealed)),
-            Err(reason) => Err(Error::Listen { address: listen.address, reason }),
+            Err(reason) => Err(Error::ListenAddr { address: listen.address, reason }),
         };
         let rest_sealed = checked.client_addrs.first().is_some_and(|listen| listen.sealed);
         Ok(Ports {
@@ -195,16 +195,16 @@ impl Ports {
     ) -> JoinSet<Result<(), Error>> {
         let mut tasks = JoinSet::new();
         for port in self.clients {
-            let (handle, stopped) = (handle.clone(), told(stopped.clone()));
+            let (handle, stopped) = (handle.clone(), stop_requested(stopped.clone()));
             tasks.spawn(async move { Ok(api::serve(handle, port, settings, stopped).await?) });
         }
         if let Some(port) = self.rest {
             let (handle, rest, stopped) = (handle.clone(), rest.clone(), stopped.clone());
-            let shutdown = move || told(stopped.clone());
+            let shutdown = move || stop_requested(stopped.clone());
             tasks.spawn_blocking(move || Ok(api::serve_rest(handle, port, rest, shutdown)?));
         }
         for port in self.metrics {
-            let (handle, stopped) = (handle.clone(), told(stopped.clone()));
+            let (handle, stopped) = (handle.clone(), stop_requested(stopped.clone()));
             tasks.spawn(async move { Ok(api::serve_probes(handle, port, stopped).await?) });
         }
         tasks
@@ -212,7 +212,7 @@ impl Ports {
 }
 
 /// The limits for clients, below the limit on open files.
-fn client_limits(checked: &Checked) -> ClientLimits {
+fn client_limits(checked: &CheckedConfig) -> ClientLimits {
     let files = files::raise_limit();
     let connections = files::connections_below(files, checked.connections_max);
     if connections < checked.connections_max {
@@ -231,12 +231,12 @@ fn open_tls(tls: &ClientTls) -> Result<api::Tls, Error> {
     if let Some(made) = &tls.self_signed {
         made.files()?;
     }
-    let server = Arc::new(tls::Server::open(tls.files.clone(), tls.min)?);
+    let server = Arc::new(tls::ServerTls::open(tls.files.clone(), tls.min)?);
     Ok(api::Tls { server, names_users: tls.names_users })
 }
 
 /// Resolves when the process stops; a dropped sender means the same.
-async fn told(mut stopped: watch::Receiver<()>) {
+async fn stop_requested(mut stopped: watch::Receiver<()>) {
     let _ = stopped.changed().await;
 }
 

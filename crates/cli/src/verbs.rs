@@ -236,42 +236,42 @@ async fn each_endpoint(options: &Options, of_cluster: bool) -> Result<Vec<Client
 fn range_of(
     key: &OsString,
     range_end: Option<&OsString>,
-    extent: Extent,
+    extent: RangeForm,
 ) -> Result<(Vec<u8>, Vec<u8>), Error> {
     let mut key = bytes_of(key);
-    if extent != Extent::Given && range_end.is_some() {
+    if extent != RangeForm::Given && range_end.is_some() {
         let problem = "too many arguments, only accept one argument when `--prefix` or `--from-key` is set";
         return Err(Error::Usage(problem.to_owned()));
     }
-    let all = key.is_empty() && extent != Extent::Given;
+    let all = key.is_empty() && extent != RangeForm::Given;
     if all {
         key = vec![0];
     }
     let end = match extent {
-        Extent::Given => range_end.map(bytes_of).unwrap_or_default(),
-        Extent::Prefix if !all => base::key_range::prefix_end(&key).to_vec(),
-        Extent::Prefix | Extent::FromKey => vec![0],
+        RangeForm::Given => range_end.map(bytes_of).unwrap_or_default(),
+        RangeForm::Prefix if !all => base::key_range::prefix_end(&key).to_vec(),
+        RangeForm::Prefix | RangeForm::FromKey => vec![0],
     };
     Ok((key, end))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Extent {
+enum RangeForm {
     /// The one key, or up to the range end that was given.
     Given,
     Prefix,
     FromKey,
 }
 
-impl Extent {
-    fn of(prefix: bool, from_key: bool) -> Result<Extent, Error> {
+impl RangeForm {
+    fn of(prefix: bool, from_key: bool) -> Result<RangeForm, Error> {
         match (prefix, from_key) {
             (true, true) => Err(Error::Usage(
                 "`--prefix` and `--from-key` cannot be set at the same time, choose one".to_owned(),
             )),
-            (true, false) => Ok(Extent::Prefix),
-            (false, true) => Ok(Extent::FromKey),
-            (false, false) => Ok(Extent::Given),
+            (true, false) => Ok(RangeForm::Prefix),
+            (false, true) => Ok(RangeForm::FromKey),
+            (false, false) => Ok(RangeForm::Given),
         }
     }
 }

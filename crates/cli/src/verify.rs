@@ -3,7 +3,7 @@
 
 use crate::args::USAGE;
 use clap::Args;
-use server::offline::{self, MeshReport, Report, Verified};
+use server::offline::{self, MemberReport, MeshReport, VerifyReport};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ impl Verify {
     pub fn run(&self) -> ExitCode {
         let mut say = |what: &str| tell_stderr(&format!("checking {what}\n"));
         match offline::verify(&self.data_dir, &mut say) {
-            Ok(Ok(Verified { member, mesh })) => {
+            Ok(Ok(VerifyReport { member, mesh })) => {
                 let text = describe(&member) + &mesh.as_ref().map(describe_mesh).unwrap_or_default();
                 let told = std::io::stdout().write_all(text.as_bytes());
                 if told.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -53,7 +53,7 @@ fn describe_torn(file: &str, offset: u64, then: &str) -> String {
     )
 }
 
-fn describe(report: &Report) -> String {
+fn describe(report: &MemberReport) -> String {
     let then = "in a cluster ask the other members what they have";
     let torn = report.log.torn.as_ref().map(|torn| describe_torn(&torn.file, torn.offset, then));
     let torn = torn.unwrap_or_default();

@@ -3,7 +3,7 @@
 //! whenever one is unavailable; a write does so only when it is certain that no server executed it.
 
 use crate::Error;
-use crate::login::{Desk, Line, Login};
+use crate::login::{AuthedChannel, Login, TokenCache};
 use crate::tls::Tls;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -49,21 +49,26 @@ pub struct Client(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     config: Config,
-    chosen: Mutex<Chosen>,
-    token: Desk,
+    current: Mutex<CurrentEndpoint>,
+    token: TokenCache,
     /// Tasks that continue after their owners were dropped.
     afterwards: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Inner {
     fn new(config: Config) -> Inner {
-        Inner { config, chosen: Mutex::default(), token: Desk::default(), afterwards: Mutex::default() }
+        Inner {
+            config,
+            current: Mutex::default(),
+            token: TokenCache::default(),
+            afterwards: Mutex::default(),
+        }
     }
 }
 
 /// The endpoint that is called first, and the connection to it if there is one.
 #[derive(Clone, Debug, Default)]
-struct Chosen {
+struct CurrentEndpoint {
     nth: usize,
     channel: Option<Channel>,
 }
@@ -97,13 +102,13 @@ impl Client {
         &self.0.config
     }
 
-    pub(crate) fn desk(&self) -> &Desk {
+    pub(crate) fn token_cache(&self) -> &TokenCache {
         &self.0.token
     }
 
     /// Makes the call on the first endpoint that can be reached and answers, and once more with a new token if the old
     /// one has expired.
-    pub async fn call<T, F>(&self, kind: Kind, call: impl Fn(Line) -> F) -> Result<T, Error>
+    pub async fn call<T, F>(&self, kind: Kind, call: impl Fn(AuthedChannel) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
@@ -113,7 +118,7 @@ impl Client {
         }
     }
 
-    async fn attempt<T, F>(&self, kind: Kind, call: impl Fn(Line) -> F) -> Result<T, Error>
+    async fn attempt<T, F>(&self, kind: Kind, call: impl Fn(AuthedChannel) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
@@ -123,20 +128,20 @@ impl Client {
         let mut deadline = None;
         loop {
             for _ in 0..config.endpoints.len() {
-                let chosen = match self.connected(deadline.unwrap_or(dial_deadline)).await {
-                    Ok(chosen) => chosen,
+                let current = match self.connected(deadline.unwrap_or(dial_deadline)).await {
+                    Ok(current) => current,
                     Err(error @ Error::BadEndpoint { .. }) => return Err(error),
                     Err(error) => {
-                        trouble = trouble.or_rather(error);
+                        trouble = trouble.prefer_to(error);
                         continue;
                     }
                 };
                 let deadline = *deadline.get_or_insert_with(|| Instant::now() + config.call_timeout);
-                let answer = match self.line(chosen.1, deadline).await {
+                let answer = match self.authed(current.1, deadline).await {
                     Ok(line) => by(deadline, call(line)).await,
                     // Nothing was sent yet.
                     Err(error) if error.may_be_read_elsewhere() => {
-                        self.move_on(chosen.0);
+                        self.move_on(current.0);
                         trouble = error;
                         continue;
                     }
@@ -144,7 +149,7 @@ impl Client {
                 };
                 match answer {
                     Err(error) if may_repeat(kind, &error) => {
-                        self.move_on(chosen.0);
+                        self.move_on(current.0);
                         trouble = error;
                     }
                     outcome => return outcome,
@@ -159,10 +164,10 @@ impl Client {
 
     /// Makes a call that may take long, until the deadline if there is one: again and elsewhere whenever an endpoint
     /// fails. So it must be one that does no harm when it is made twice.
-    pub(crate) async fn insist<T, F>(
+    pub(crate) async fn retry_until<T, F>(
         &self,
         deadline: Option<Instant>,
-        call: impl Fn(Line) -> F,
+        call: impl Fn(AuthedChannel) -> F,
     ) -> Result<T, Error>
     where
         F: Future<Output = Result<Response<T>, Status>>,
@@ -189,7 +194,7 @@ impl Client {
     }
 
     /// For work that is left when a value is dropped. Without a runtime it is not done.
-    pub(crate) fn afterwards(&self, work: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn_cleanup(&self, work: impl Future<Output = ()> + Send + 'static) {
         let Ok(runtime) = Handle::try_current() else { return };
         let mut afterwards = self.0.afterwards.lock().unwrap_or_else(PoisonError::into_inner);
         afterwards.retain(|work| !work.is_finished());
@@ -198,7 +203,7 @@ impl Client {
 
     /// Waits for the work that is left by dropped guards, leaderships and waits: after it their locks are
     /// released, or will be when their leases expire.
-    pub async fn settle(&self) {
+    pub async fn wait_for_releases(&self) {
         let afterwards =
             std::mem::take(&mut *self.0.afterwards.lock().unwrap_or_else(PoisonError::into_inner));
         for work in afterwards {
@@ -209,7 +214,7 @@ impl Client {
 
     /// A connection for a stream of its own, on the first endpoint that can be reached, with its index for
     /// `move_on`.
-    pub(crate) async fn channel(&self) -> Result<(usize, Line), Error> {
+    pub(crate) async fn channel(&self) -> Result<(usize, AuthedChannel), Error> {
         let config = &self.0.config;
         let deadline = Instant::now() + config.dial_timeout;
         let mut trouble = Error::Unreachable { reason: "none was tried".to_owned() };
@@ -218,7 +223,7 @@ impl Client {
                 match self.connected(deadline).await {
                     Err(error @ Error::Unreachable { .. }) => trouble = error,
                     Err(error) => return Err(error),
-                    Ok((place, channel)) => match self.line(channel, deadline).await {
+                    Ok((place, channel)) => match self.authed(channel, deadline).await {
                         Err(error) if error.may_be_read_elsewhere() => {
                             self.move_on(place);
                             trouble = error;
@@ -236,24 +241,24 @@ impl Client {
 
     /// The endpoint of this index has failed: the next one is called from now on.
     pub(crate) fn move_on(&self, failed: usize) {
-        let mut chosen = self.0.chosen.lock().unwrap_or_else(PoisonError::into_inner);
-        if chosen.nth == failed {
-            *chosen = Chosen { nth: (failed + 1) % self.0.config.endpoints.len(), channel: None };
+        let mut current = self.0.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.nth == failed {
+            *current = CurrentEndpoint { nth: (failed + 1) % self.0.config.endpoints.len(), channel: None };
         }
     }
 
     /// The current connection, or a new one to the endpoint whose turn it is.
     async fn connected(&self, deadline: Instant) -> Result<(usize, Channel), Error> {
-        let chosen = self.0.chosen.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let nth = chosen.nth;
-        if let Some(channel) = chosen.channel {
+        let current = self.0.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let nth = current.nth;
+        if let Some(channel) = current.channel {
             return Ok((nth, channel));
         }
         match self.dial(&self.0.config.endpoints[nth], deadline).await {
             Ok(channel) => {
-                let mut chosen = self.0.chosen.lock().unwrap_or_else(PoisonError::into_inner);
-                if chosen.nth == nth {
-                    chosen.channel = Some(channel.clone());
+                let mut current = self.0.current.lock().unwrap_or_else(PoisonError::into_inner);
+                if current.nth == nth {
+                    current.channel = Some(channel.clone());
                 }
                 Ok((nth, channel))
             }
@@ -340,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_repeated_only_when_nobody_executed_it() {
+    fn a_write_is_repeated_only_when_no_server_executed_it() {
         let unavailable = refused(Code::Unavailable, base::Code::Stopped.message());
         assert!(may_repeat(Kind::Read, &unavailable));
         assert!(!may_repeat(Kind::Write, &unavailable));

@@ -3,8 +3,8 @@
 //! receive every leader and what it proclaims, in order and none twice, also across a broken connection.
 
 use crate::connection::ROUND_PAUSE;
-use crate::tenure::{Lease, Tenure};
-use crate::{Client, Error, Fence, Hold, Kind, Line};
+use crate::held_lease::{HeldLease, Lease};
+use crate::{AuthedChannel, Client, Error, Fence, Hold, Kind};
 use proto::etcdserverpb::ResponseHeader;
 use proto::mvccpb::KeyValue;
 use proto::v3electionpb::election_client::ElectionClient;
@@ -15,7 +15,7 @@ use std::ops::Deref;
 use tokio::time::sleep;
 use tonic::Streaming;
 
-/// A leadership. It ends by `resign`; dropping it resigns as well as can be done without waiting (`Client::settle` waits
+/// A leadership. It ends by `resign`; dropping it resigns as well as can be done without waiting (`Client::wait_for_releases` waits
 /// for that).
 #[derive(Debug)]
 pub struct Leadership {
@@ -34,10 +34,10 @@ impl Deref for Leadership {
 impl Client {
     /// Waits until the candidate leads. Dropping this future withdraws the candidate.
     pub async fn campaign(&self, name: &[u8], value: &[u8], lease: Lease) -> Result<Leadership, Error> {
-        let tenure = Tenure::begin(self, lease).await?;
+        let held_lease = HeldLease::begin(self, lease).await?;
         let request = CampaignRequest {
             name: name.to_vec().into(),
-            lease: tenure.lease(),
+            lease: held_lease.lease(),
             value: value.to_vec().into(),
         };
         // Under one lease there is one candidate, however often the call is repeated.
@@ -45,15 +45,15 @@ impl Client {
             let request = request.clone();
             async move { ElectionClient::new(channel).campaign(request).await }
         };
-        match tenure.unless_lost(self.insist(None, call)).await {
+        match held_lease.unless_lost(self.retry_until(None, call)).await {
             Ok(elected) => {
                 let leader = elected.leader.unwrap_or_default();
                 let fence = Fence { lock: name.to_vec(), token: leader.rev };
-                Ok(Leadership { hold: Hold::new(self, tenure, leader.key.to_vec(), fence), leader })
+                Ok(Leadership { hold: Hold::new(self, held_lease, leader.key.to_vec(), fence), leader })
             }
             Err(error) => {
                 // The reason is what matters; the lease would expire.
-                let _ = tenure.end().await;
+                let _ = held_lease.end().await;
                 Err(error)
             }
         }
@@ -159,6 +159,6 @@ impl Observer {
 }
 
 /// The server bounds the size of its answers.
-fn service(line: Line) -> ElectionClient<Line> {
+fn service(line: AuthedChannel) -> ElectionClient<AuthedChannel> {
     ElectionClient::new(line).max_decoding_message_size(usize::MAX)
 }

@@ -44,7 +44,7 @@ impl Error {
     }
 
     /// A refusal is more specific than a connection that failed after it.
-    pub(crate) fn or_rather(self, later: Error) -> Error {
+    pub(crate) fn prefer_to(self, later: Error) -> Error {
         match self {
             Error::Refused(_) => self,
             _ => later,

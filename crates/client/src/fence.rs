@@ -37,7 +37,7 @@ impl Fence {
         text.parse().expect("what is not plain was encoded")
     }
 
-    fn around<T>(&self, request: T) -> Request<T> {
+    fn attach_to<T>(&self, request: T) -> Request<T> {
         let mut request = Request::new(request);
         request.metadata_mut().insert(METADATA, self.value());
         request
@@ -47,7 +47,7 @@ impl Fence {
 impl Client {
     pub async fn put_fenced(&self, fence: &Fence, request: PutRequest) -> Result<PutResponse, Error> {
         let call = |channel| {
-            let request = fence.around(request.clone());
+            let request = fence.attach_to(request.clone());
             async move { kv(channel).put(request).await }
         };
         self.call(Kind::Write, call).await
@@ -59,7 +59,7 @@ impl Client {
         request: DeleteRangeRequest,
     ) -> Result<DeleteRangeResponse, Error> {
         let call = |channel| {
-            let request = fence.around(request.clone());
+            let request = fence.attach_to(request.clone());
             async move { kv(channel).delete_range(request).await }
         };
         self.call(Kind::Write, call).await
@@ -67,7 +67,7 @@ impl Client {
 
     pub async fn txn_fenced(&self, fence: &Fence, request: TxnRequest) -> Result<TxnResponse, Error> {
         let call = |channel| {
-            let request = fence.around(request.clone());
+            let request = fence.attach_to(request.clone());
             async move { kv(channel).txn(request).await }
         };
         self.call(Kind::Write, call).await

@@ -4,7 +4,7 @@
 //! through it carry its fence, so that the server decides.
 
 use crate::connection::ROUND_PAUSE;
-use crate::tenure::Tenure;
+use crate::held_lease::HeldLease;
 use crate::{Client, Error, Fence};
 use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use proto::etcdserverpb::request_op::Request;
@@ -24,21 +24,21 @@ pub struct Hold {
     key: Vec<u8>,
     fence: Fence,
     /// Until it is ended, or dropped.
-    tenure: Option<Tenure>,
+    held_lease: Option<HeldLease>,
     /// Whether the key is gone.
     key_gone: watch::Receiver<bool>,
     key_watch: JoinHandle<()>,
 }
 
 impl Hold {
-    pub(crate) fn new(client: &Client, tenure: Tenure, key: Vec<u8>, fence: Fence) -> Hold {
+    pub(crate) fn new(client: &Client, held_lease: HeldLease, key: Vec<u8>, fence: Fence) -> Hold {
         let (tell, key_gone) = watch::channel(false);
-        let sight = Sight { client: client.clone(), key: key.clone(), token: fence.token };
+        let sight = KeyWatch { client: client.clone(), key: key.clone(), token: fence.token };
         let key_watch = tokio::spawn(async move {
             sight.until_gone().await;
             tell.send_replace(true);
         });
-        Hold { client: client.clone(), key, fence, tenure: Some(tenure), key_gone, key_watch }
+        Hold { client: client.clone(), key, fence, held_lease: Some(held_lease), key_gone, key_watch }
     }
 
     /// The key of the hold, which every client can read.
@@ -57,17 +57,17 @@ impl Hold {
     }
 
     pub fn lease(&self) -> i64 {
-        self.tenure().lease()
+        self.held_lease().lease()
     }
 
     /// Until when the holder may act, without another keep-alive; none when the lease is lost.
     pub fn deadline(&self) -> Option<Instant> {
-        self.tenure().deadline()
+        self.held_lease().deadline()
     }
 
     /// Whether the holder may act now, as far as the client can know. Only a fence is proof.
     pub fn is_held(&self) -> bool {
-        self.tenure().is_held() && !*self.key_gone.borrow()
+        self.held_lease().is_held() && !*self.key_gone.borrow()
     }
 
     /// Waits until it is lost, and returns why.
@@ -78,7 +78,7 @@ impl Hold {
             let _ = key_gone.wait_for(|gone| *gone).await;
         };
         let reason = tokio::select! {
-            error = self.tenure().lost() => error.to_string(),
+            error = self.held_lease().lost() => error.to_string(),
             () = key_gone => "its key is gone".to_owned(),
         };
         Error::LockLost { reason }
@@ -110,8 +110,8 @@ impl Hold {
 
     /// The key was deleted, or that was tried: ends the lease, if it is the hold's own.
     pub(crate) async fn end(mut self) -> Result<(), Error> {
-        let tenure = self.tenure.take().expect("it is taken only here and on drop");
-        tenure.end().await
+        let held_lease = self.held_lease.take().expect("it is taken only here and on drop");
+        held_lease.end().await
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -119,11 +119,11 @@ impl Hold {
     }
 
     pub(crate) fn has_own_lease(&self) -> bool {
-        self.tenure().is_own()
+        self.held_lease().is_own()
     }
 
-    fn tenure(&self) -> &Tenure {
-        self.tenure.as_ref().expect("it is taken only at the end")
+    fn held_lease(&self) -> &HeldLease {
+        self.held_lease.as_ref().expect("it is taken only at the end")
     }
 }
 
@@ -131,9 +131,9 @@ impl Drop for Hold {
     fn drop(&mut self) {
         self.key_watch.abort();
         // The end of its own lease deletes the key; under another lease, the key is deleted by itself.
-        if self.tenure.take().is_some_and(|tenure| !tenure.is_own()) {
+        if self.held_lease.take().is_some_and(|held_lease| !held_lease.is_own()) {
             let (client, request) = (self.client.clone(), delete_if_same(&self.key, self.fence.token));
-            self.client.afterwards(async move {
+            self.client.spawn_cleanup(async move {
                 // If it does not arrive, the key ends with the lease.
                 let _ = client.txn(request).await;
             });
@@ -156,17 +156,17 @@ fn delete_if_same(key: &[u8], token: i64) -> TxnRequest {
 }
 
 /// Watches the key.
-struct Sight {
+struct KeyWatch {
     client: Client,
     key: Vec<u8>,
     token: i64,
 }
 
-impl Sight {
+impl KeyWatch {
     /// Errors are retried: the lease decides whether they last too long.
     async fn until_gone(&self) {
         loop {
-            match self.look_and_watch().await {
+            match self.read_and_watch().await {
                 Ok(ControlFlow::Break(())) => return,
                 Ok(ControlFlow::Continue(())) => {}
                 Err(_) => sleep(ROUND_PAUSE).await,
@@ -175,7 +175,7 @@ impl Sight {
     }
 
     /// Reads first, for the key may be gone already; later changes are watched.
-    async fn look_and_watch(&self) -> Result<ControlFlow<()>, Error> {
+    async fn read_and_watch(&self) -> Result<ControlFlow<()>, Error> {
         let request = RangeRequest { key: self.key.clone().into(), ..Default::default() };
         let seen = self.client.range(request).await?;
         if seen.kvs.first().is_none_or(|kv| kv.create_revision != self.token) {

@@ -5,7 +5,7 @@
 
 use crate::connection::ROUND_PAUSE;
 use crate::lease::{KeepAlives, keep};
-use crate::{Client, Error, Granted};
+use crate::{Client, Error, GrantedLease};
 use proto::etcdserverpb::LeaseKeepAliveResponse;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -20,7 +20,7 @@ const DRIFT_PARTS: u32 = 20;
 
 /// What a holder may rely on.
 #[derive(Clone, Debug)]
-pub enum Standing {
+pub enum LeaseState {
     /// The lease exists at least until the deadline.
     Held { deadline: Instant, kept: LeaseKeepAliveResponse },
     /// It is gone, or may be: no server answered in time.
@@ -29,37 +29,37 @@ pub enum Standing {
 
 /// Dropping it stops the keep-alives; the lease then expires, unless it is revoked.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct LeaseKeeper {
     id: i64,
-    standing: watch::Receiver<Standing>,
+    lease_state: watch::Receiver<LeaseState>,
     task: JoinHandle<()>,
 }
 
-impl Keeper {
+impl LeaseKeeper {
     /// Keeps a lease that was just granted.
-    pub fn of(client: &Client, granted: &Granted) -> Keeper {
+    pub fn of(client: &Client, granted: &GrantedLease) -> LeaseKeeper {
         let response = &granted.response;
         let kept = LeaseKeepAliveResponse { header: response.header, id: response.id, ttl: response.ttl };
-        Keeper::start(client, kept, granted.asked_at)
+        LeaseKeeper::start(client, kept, granted.asked_at)
     }
 
     /// Keeps a lease that is known only by its id.
-    pub async fn adopt(client: &Client, id: i64) -> Result<Keeper, Error> {
+    pub async fn adopt(client: &Client, id: i64) -> Result<LeaseKeeper, Error> {
         let sent_at = Instant::now();
         let kept = client.keep_lease_once(id).await?;
-        Ok(Keeper::start(client, kept, sent_at))
+        Ok(LeaseKeeper::start(client, kept, sent_at))
     }
 
-    fn start(client: &Client, kept: LeaseKeepAliveResponse, sent_at: Instant) -> Keeper {
+    fn start(client: &Client, kept: LeaseKeepAliveResponse, sent_at: Instant) -> LeaseKeeper {
         let id = kept.id;
         let ttl = ttl_of(&kept);
-        let (tell, standing) = watch::channel(Standing::Held { deadline: deadline(sent_at, ttl), kept });
-        let task = Task { client: client.clone(), id, stream: None, sent_at, ttl, tell };
-        Keeper { id, standing, task: tokio::spawn(task.run()) }
+        let (tell, lease_state) = watch::channel(LeaseState::Held { deadline: deadline(sent_at, ttl), kept });
+        let task = KeepAliveTask { client: client.clone(), id, stream: None, sent_at, ttl, tell };
+        LeaseKeeper { id, lease_state, task: tokio::spawn(task.run()) }
     }
 
-    pub fn standing(&self) -> Standing {
-        self.standing.borrow().clone()
+    pub fn lease_state(&self) -> LeaseState {
+        self.lease_state.borrow().clone()
     }
 
     pub fn id(&self) -> i64 {
@@ -73,27 +73,27 @@ impl Keeper {
 
     /// Until when the holder may act, without another keep-alive; none when the lease is lost.
     pub fn deadline(&self) -> Option<Instant> {
-        match &*self.standing.borrow() {
-            Standing::Held { deadline, .. } => Some(*deadline),
-            Standing::Lost(_) => None,
+        match &*self.lease_state.borrow() {
+            LeaseState::Held { deadline, .. } => Some(*deadline),
+            LeaseState::Lost(_) => None,
         }
     }
 
     /// The next change: kept once more, or lost.
-    pub async fn changed(&mut self) -> Standing {
+    pub async fn changed(&mut self) -> LeaseState {
         // A task that ended has reported before that the lease is lost.
-        let _ = self.standing.changed().await;
-        self.standing.borrow_and_update().clone()
+        let _ = self.lease_state.changed().await;
+        self.lease_state.borrow_and_update().clone()
     }
 
     /// Waits until the lease is lost, and returns why.
     pub async fn lost(&self) -> Error {
-        let mut told = self.standing.clone();
+        let mut told = self.lease_state.clone();
         loop {
-            let standing = told.borrow_and_update().clone();
-            match standing {
-                Standing::Lost(error) => return error,
-                Standing::Held { deadline, .. } => {
+            let lease_state = told.borrow_and_update().clone();
+            match lease_state {
+                LeaseState::Lost(error) => return error,
+                LeaseState::Held { deadline, .. } => {
                     let changed = timeout_at(deadline, told.changed()).await;
                     if changed.is_err() && !self.is_held() {
                         return Error::TimedOut;
@@ -104,33 +104,33 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for LeaseKeeper {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-struct Task {
+struct KeepAliveTask {
     client: Client,
     id: i64,
     /// With the index of its endpoint.
     stream: Option<(usize, KeepAlives)>,
     sent_at: Instant,
     ttl: Duration,
-    tell: watch::Sender<Standing>,
+    tell: watch::Sender<LeaseState>,
 }
 
-impl Task {
+impl KeepAliveTask {
     async fn run(mut self) {
         loop {
             sleep_until(self.sent_at + self.ttl / KEEPS_PER_TTL).await;
             match self.keep_in_time().await {
                 Ok(kept) => {
                     let deadline = deadline(self.sent_at, self.ttl);
-                    self.tell.send_replace(Standing::Held { deadline, kept });
+                    self.tell.send_replace(LeaseState::Held { deadline, kept });
                 }
                 Err(error) => {
-                    self.tell.send_replace(Standing::Lost(error));
+                    self.tell.send_replace(LeaseState::Lost(error));
                     return;
                 }
             }

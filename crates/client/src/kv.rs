@@ -1,6 +1,6 @@
 //! Keys: reads, writes, transactions, compaction.
 
-use crate::{Client, Error, Kind, Line};
+use crate::{AuthedChannel, Client, Error, Kind};
 use proto::etcdserverpb::kv_client::KvClient;
 use proto::etcdserverpb::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse,
@@ -46,6 +46,6 @@ impl Client {
 }
 
 /// The server bounds the size of its answers.
-pub(crate) fn kv(line: Line) -> KvClient<Line> {
+pub(crate) fn kv(line: AuthedChannel) -> KvClient<AuthedChannel> {
     KvClient::new(line).max_decoding_message_size(usize::MAX)
 }

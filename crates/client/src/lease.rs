@@ -16,18 +16,18 @@ pub(crate) type KeepAlives = Duplex<LeaseKeepAliveRequest, LeaseKeepAliveRespons
 
 /// A granted lease, and when the request was sent: its time has not begun earlier.
 #[derive(Clone, Debug)]
-pub struct Granted {
+pub struct GrantedLease {
     pub response: LeaseGrantResponse,
     pub asked_at: Instant,
 }
 
 impl Client {
     /// An id of 0 lets the server choose.
-    pub async fn grant_lease(&self, ttl_seconds: i64, id: i64) -> Result<Granted, Error> {
+    pub async fn grant_lease(&self, ttl_seconds: i64, id: i64) -> Result<GrantedLease, Error> {
         let request = LeaseGrantRequest { ttl: ttl_seconds, id };
         let asked_at = Instant::now();
         let call = |channel| async move { LeaseClient::new(channel).lease_grant(request).await };
-        Ok(Granted { response: self.call(Kind::Write, call).await?, asked_at })
+        Ok(GrantedLease { response: self.call(Kind::Write, call).await?, asked_at })
     }
 
     pub async fn revoke_lease(&self, id: i64) -> Result<LeaseRevokeResponse, Error> {

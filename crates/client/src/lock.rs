@@ -3,8 +3,8 @@
 //! than the server grants: its deadline lies before the end of the lease, and its writes carry its token.
 
 use crate::connection::Kind;
-use crate::tenure::{Lease, Tenure};
-use crate::{Client, Error, Fence, Hold, Line};
+use crate::held_lease::{HeldLease, Lease};
+use crate::{AuthedChannel, Client, Error, Fence, Hold};
 use proto::lock::lock_service_client::LockServiceClient;
 use proto::lock::{
     InspectRequest, InspectResponse, ListRequest, ListResponse, LockRequest, LockResponse, UnlockRequest,
@@ -32,7 +32,7 @@ impl Default for LockOptions {
 }
 
 /// A lock that is held. It is released by `release`; dropping it releases it as well as can be done without waiting
-/// (`Client::settle` waits for that).
+/// (`Client::wait_for_releases` waits for that).
 #[derive(Debug)]
 pub struct Guard(Hold);
 
@@ -48,22 +48,22 @@ impl Client {
     /// Waits for the lock and takes it. Dropping this future leaves the queue.
     pub async fn lock(&self, name: &str, options: LockOptions) -> Result<Guard, Error> {
         let deadline = options.timeout.map(|timeout| Instant::now() + timeout);
-        let tenure = Tenure::begin(self, options.lease).await?;
+        let held_lease = HeldLease::begin(self, options.lease).await?;
         let request = LockRequest {
             name: name.to_owned(),
-            lease_id: tenure.lease(),
+            lease_id: held_lease.lease(),
             metadata: options.metadata.into(),
             timeout_ms: None,
             holder_id: options.holder_id,
         };
-        match tenure.unless_lost(self.take(request, deadline)).await {
+        match held_lease.unless_lost(self.take(request, deadline)).await {
             Ok(held) if held.acquired => {
                 let fence = Fence { lock: name.as_bytes().to_vec(), token: held.fencing_token };
-                Ok(Guard(Hold::new(self, tenure, held.key.into_bytes(), fence)))
+                Ok(Guard(Hold::new(self, held_lease, held.key.into_bytes(), fence)))
             }
             outcome => {
                 // The reason why there is no lock is what matters; the lease would expire.
-                let _ = tenure.end().await;
+                let _ = held_lease.end().await;
                 let LockResponse { holder_id, holder_token, .. } = outcome?;
                 Err(Error::LockHeld { name: name.to_owned(), holder_id, token: holder_token })
             }
@@ -82,7 +82,7 @@ impl Client {
         };
         // The server answers when the time is up; that answer has time to arrive.
         let patience = deadline.map(|deadline| deadline + self.config().call_timeout);
-        self.insist(patience, call).await
+        self.retry_until(patience, call).await
     }
 
     /// The holder of a lock, and the waiters.
@@ -135,6 +135,6 @@ impl Guard {
 }
 
 /// The server bounds the size of its answers.
-fn service(line: Line) -> LockServiceClient<Line> {
+fn service(line: AuthedChannel) -> LockServiceClient<AuthedChannel> {
     LockServiceClient::new(line).max_decoding_message_size(usize::MAX)
 }

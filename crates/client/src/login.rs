@@ -15,7 +15,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 /// A connection that sends the token.
-pub type Line = InterceptedService<Channel, Badge>;
+pub type AuthedChannel = InterceptedService<Channel, TokenInterceptor>;
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
@@ -31,9 +31,9 @@ impl std::fmt::Debug for Login {
 
 /// The token that is sent with every call.
 #[derive(Clone, Debug, Default)]
-pub struct Badge(Option<MetadataValue<Ascii>>);
+pub struct TokenInterceptor(Option<MetadataValue<Ascii>>);
 
-impl Interceptor for Badge {
+impl Interceptor for TokenInterceptor {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         if let Some(token) = &self.0 {
             request.metadata_mut().insert("token", token.clone());
@@ -44,48 +44,48 @@ impl Interceptor for Badge {
 
 /// The token of a client, once it was fetched.
 #[derive(Debug, Default)]
-pub(crate) struct Desk {
-    badge: Mutex<Option<Badge>>,
+pub(crate) struct TokenCache {
+    interceptor: Mutex<Option<TokenInterceptor>>,
 }
 
-impl Desk {
-    fn get(&self) -> Option<Badge> {
-        self.badge.lock().unwrap_or_else(PoisonError::into_inner).clone()
+impl TokenCache {
+    fn get(&self) -> Option<TokenInterceptor> {
+        self.interceptor.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set(&self, badge: Option<Badge>) {
-        *self.badge.lock().unwrap_or_else(PoisonError::into_inner) = badge;
+    fn set(&self, interceptor: Option<TokenInterceptor>) {
+        *self.interceptor.lock().unwrap_or_else(PoisonError::into_inner) = interceptor;
     }
 }
 
 impl Client {
     /// The connection with the token of this client's user.
-    pub(crate) async fn line(&self, channel: Channel, deadline: Instant) -> Result<Line, Error> {
+    pub(crate) async fn authed(&self, channel: Channel, deadline: Instant) -> Result<AuthedChannel, Error> {
         let Some(login) = self.config().login.clone() else {
-            return Ok(InterceptedService::new(channel, Badge::default()));
+            return Ok(InterceptedService::new(channel, TokenInterceptor::default()));
         };
-        if let Some(badge) = self.desk().get() {
-            return Ok(InterceptedService::new(channel, badge));
+        if let Some(interceptor) = self.token_cache().get() {
+            return Ok(InterceptedService::new(channel, interceptor));
         }
         let request = AuthenticateRequest { name: login.user, password: login.password };
         let mut service = AuthClient::new(channel.clone());
         let answer =
             timeout_at(deadline, service.authenticate(request)).await.map_err(|_| Error::TimedOut)?;
-        let badge = match answer.map_err(Error::from) {
-            Ok(answer) => Badge(answer.into_inner().token.parse().ok()),
-            Err(error) if error.is_refusal(Code::AuthNotEnabled) => Badge::default(),
+        let interceptor = match answer.map_err(Error::from) {
+            Ok(answer) => TokenInterceptor(answer.into_inner().token.parse().ok()),
+            Err(error) if error.is_refusal(Code::AuthNotEnabled) => TokenInterceptor::default(),
             Err(error) => return Err(error),
         };
-        self.desk().set(Some(badge.clone()));
-        Ok(InterceptedService::new(channel, badge))
+        self.token_cache().set(Some(interceptor.clone()));
+        Ok(InterceptedService::new(channel, interceptor))
     }
 
     /// The token of this client's user, for callers that use another protocol.
     pub async fn log_in(&self) -> Result<String, Error> {
         // Any call fetches it.
         self.auth_status(AuthStatusRequest {}).await?;
-        let badge = self.desk().get().and_then(|badge| badge.0);
-        let token = badge.as_ref().and_then(|token| token.to_str().ok());
+        let interceptor = self.token_cache().get().and_then(|interceptor| interceptor.0);
+        let token = interceptor.as_ref().and_then(|token| token.to_str().ok());
         token.map(str::to_owned).ok_or_else(|| match &self.config().login {
             Some(_) => Status::failed_precondition(Code::AuthNotEnabled.message()).into(),
             None => Status::invalid_argument(Code::UserEmpty.message()).into(),
@@ -97,7 +97,7 @@ impl Client {
         let stale = [Code::InvalidAuthToken, Code::UserEmpty, Code::AuthOldRevision];
         let worth_it = self.config().login.is_some() && stale.iter().any(|code| error.is_refusal(*code));
         if worth_it {
-            self.desk().set(None);
+            self.token_cache().set(None);
         }
         worth_it
     }

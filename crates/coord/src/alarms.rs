@@ -6,9 +6,9 @@ use crate::command::Command;
 use crate::draft::{Draft, Effect};
 use crate::reply::Body;
 use crate::request::{Request, Txn};
-use crate::rows::{Corrupt, Emit, FORMAT, formatted};
+use crate::rows::{CorruptRow, Emit, FORMAT, formatted};
 use base::codec::{Reader, put_varint};
-use base::{Code, NodeId, Table, View};
+use base::{Code, NodeId, ReadView, Table};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -154,9 +154,9 @@ impl Alarms {
         emit(Table::Meta, ALARMS_KEY, (!self.raised.is_empty()).then_some(&value));
     }
 
-    pub fn load(view: &dyn View) -> Result<Alarms, Corrupt> {
+    pub fn load(view: &dyn ReadView) -> Result<Alarms, CorruptRow> {
         let Some(row) = view.get(Table::Meta, ALARMS_KEY) else { return Ok(Alarms::default()) };
-        Alarms::decode(row).ok_or(Corrupt::malformed(Table::Meta, ALARMS_KEY))
+        Alarms::decode(row).ok_or(CorruptRow::malformed(Table::Meta, ALARMS_KEY))
     }
 
     fn decode(row: Bytes) -> Option<Alarms> {
@@ -179,7 +179,7 @@ impl Command {
             // A place in the queue is a key.
             Command::LockAcquire(_) => true,
             Command::Fenced(fenced) => grows(&fenced.request),
-            Command::Once(once) => once.command().grows(),
+            Command::Idempotent(once) => once.command().grows(),
             Command::Authed(authed) => authed.command().grows(),
             _ => false,
         }

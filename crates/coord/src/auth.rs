@@ -21,7 +21,7 @@ pub use intervals::Intervals;
 pub use permission::{Access, Permission};
 pub use policy::{POLICY, Policy, PolicyUser, TokenKey};
 pub(crate) use required::check_command;
-pub use required::{LeaseNeed, check_leases, check_request};
+pub use required::{LeaseAccess, check_leases, check_request};
 
 use base::limits::{AUTH_NAME_BYTES_MAX, AUTH_NAMES_MAX, AUTH_PERMISSIONS_MAX};
 use base::mutant::{Mutant, planted};
@@ -39,7 +39,7 @@ pub const ROOT: &str = "root";
 pub enum Caller {
     /// A client without a user.
     #[default]
-    Nobody,
+    Anonymous,
     /// A client that a token stands for, admitted when the auth revision was this.
     User { name: Arc<str>, revision: u64 },
     /// The member itself, which needs no permission.
@@ -132,7 +132,7 @@ impl Auth {
         }
         let (name, revision) = match caller {
             Caller::Member => return Ok(everything),
-            Caller::Nobody => return Err(Code::UserEmpty),
+            Caller::Anonymous => return Err(Code::UserEmpty),
             Caller::User { name, revision } => (name, *revision),
         };
         if revision < self.revision && !planted(Mutant::AuthRevisionUnchecked) {

@@ -7,13 +7,13 @@ use base::codec::{Reader, put_bytes, put_varint};
 use base::limits::AUTH_NAME_BYTES_MAX;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Authed {
+pub struct AuthedCommand {
     /// Always a user.
     pub caller: Caller,
     command: Box<Command>,
 }
 
-impl Authed {
+impl AuthedCommand {
     pub fn command(&self) -> &Command {
         &self.command
     }
@@ -26,12 +26,12 @@ impl Authed {
     }
 
     /// The inner command has no caller of its own.
-    pub(crate) fn decode(reader: &mut Reader) -> Option<Authed> {
+    pub(crate) fn decode(reader: &mut Reader) -> Option<AuthedCommand> {
         let name = reader.bytes().filter(|name| name.len() <= AUTH_NAME_BYTES_MAX)?;
         let name = std::str::from_utf8(&name).ok()?.into();
         let revision = reader.varint()?;
         let command = Command::decode_unauthed(reader.take(reader.remaining())?)?;
-        Some(Authed { caller: Caller::User { name, revision }, command: Box::new(command) })
+        Some(AuthedCommand { caller: Caller::User { name, revision }, command: Box::new(command) })
     }
 }
 
@@ -45,7 +45,7 @@ impl Command {
     /// commands and those of members are encoded as they are.
     pub fn encode_for(&self, caller: &Caller, out: &mut Vec<u8>) {
         if let Caller::User { name, revision } = caller
-            && self.is_judged()
+            && self.needs_permission()
         {
             out.extend([FORMAT, AUTHED]);
             encode_caller(name, *revision, out);
@@ -54,10 +54,10 @@ impl Command {
     }
 
     /// Whether it needs a permission of its caller.
-    pub fn is_judged(&self) -> bool {
+    pub fn needs_permission(&self) -> bool {
         match self {
             Command::Put(_) | Command::Delete(_) | Command::Txn(_) | Command::Fenced(_) => true,
-            Command::Once(_) | Command::Auth(_) | Command::LeaseGrant(_) => true,
+            Command::Idempotent(_) | Command::Auth(_) | Command::LeaseGrant(_) => true,
             Command::LeaseRevoke(revoke) => revoke.guard.is_none(),
             Command::LockAcquire(_) | Command::LockRelease(_) | Command::FenceCheck(_) => true,
             _ => false,
@@ -65,10 +65,10 @@ impl Command {
     }
 
     /// The caller and the inner command.
-    pub fn asked(&self) -> (&Caller, &Command) {
+    pub fn caller_and_command(&self) -> (&Caller, &Command) {
         match self {
             Command::Authed(authed) => (&authed.caller, &authed.command),
-            command => (&Caller::Nobody, command),
+            command => (&Caller::Anonymous, command),
         }
     }
 }

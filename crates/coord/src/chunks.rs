@@ -2,7 +2,7 @@
 //! Keys go in and out at any place; slices of neighbouring slots come out. A range of a million keys
 //! is counted by looking at its few thousand chunks, and looking up or walking never allocates.
 
-use crate::entry::Entry;
+use crate::entry::IndexEntry;
 use base::{KeyRange, RangeEnd, Revision};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -42,18 +42,18 @@ struct Chunk {
 #[derive(Debug)]
 pub struct Slot {
     pub key: Box<[u8]>,
-    pub entry: Entry,
+    pub entry: IndexEntry,
 }
 
 /// The slots of one chunk that lie in a range.
-pub struct Slice<'a> {
+pub struct ChunkSlice<'a> {
     pub slots: &'a [Slot],
     /// Known when the slots are all that the chunk has.
-    pub whole: Option<Whole>,
+    pub whole: Option<ChunkTotals>,
 }
 
 #[derive(Clone, Copy)]
-pub struct Whole {
+pub struct ChunkTotals {
     pub live: usize,
     pub changed: Revision,
 }
@@ -72,8 +72,8 @@ impl Chunks {
     pub fn edit<R>(
         &mut self,
         key: &[u8],
-        fresh: impl FnOnce() -> Entry,
-        edit: impl FnOnce(&mut Entry) -> R,
+        fresh: impl FnOnce() -> IndexEntry,
+        edit: impl FnOnce(&mut IndexEntry) -> R,
     ) -> R {
         if self.by_fence.is_empty() {
             self.by_fence.insert(Box::default(), Chunk::default());
@@ -113,7 +113,7 @@ impl Chunks {
 
     /// The slots of a range, chunk by chunk, in key order. Only at its two ends are keys looked at: what lies
     /// between is whole.
-    pub fn slices<'a>(&'a self, keys: &KeyRange) -> impl Iterator<Item = Slice<'a>> {
+    pub fn slices<'a>(&'a self, keys: &KeyRange) -> impl Iterator<Item = ChunkSlice<'a>> {
         let mut chunks = self.chunks_around(keys).peekable();
         let mut is_first = true;
         std::iter::from_fn(move || {
@@ -135,7 +135,7 @@ impl Chunks {
 }
 
 impl Slot {
-    fn new(key: &[u8], entry: Entry) -> Slot {
+    fn new(key: &[u8], entry: IndexEntry) -> Slot {
         Slot { key: key.into(), entry }
     }
 }
@@ -158,7 +158,7 @@ impl Chunk {
         Err(at)
     }
 
-    fn edit<R>(&mut self, at: usize, edit: impl FnOnce(&mut Entry) -> R) -> R {
+    fn edit<R>(&mut self, at: usize, edit: impl FnOnce(&mut IndexEntry) -> R) -> R {
         let entry = &mut self.slots[at].entry;
         self.live -= usize::from(entry.is_live());
         let outcome = edit(entry);
@@ -167,7 +167,7 @@ impl Chunk {
         outcome
     }
 
-    fn insert<R>(&mut self, at: usize, slot: Slot, edit: impl FnOnce(&mut Entry) -> R) -> R {
+    fn insert<R>(&mut self, at: usize, slot: Slot, edit: impl FnOnce(&mut IndexEntry) -> R) -> R {
         self.live += usize::from(slot.entry.is_live());
         if self.slots.len() == self.slots.capacity() {
             self.slots.reserve_exact(SLOTS_STEP);
@@ -182,7 +182,7 @@ impl Chunk {
         &mut self,
         at: usize,
         slot: Slot,
-        edit: impl FnOnce(&mut Entry) -> R,
+        edit: impl FnOnce(&mut IndexEntry) -> R,
     ) -> (R, Chunk) {
         if at == self.slots.len() {
             let mut tail = Chunk::default();
@@ -214,10 +214,10 @@ impl Chunk {
         self.slots.partition_point(|slot| !is_beyond(keys, &slot.key))
     }
 
-    fn slice(&self, from: usize, to: usize) -> Slice<'_> {
-        let whole = Whole { live: self.live, changed: self.changed };
+    fn slice(&self, from: usize, to: usize) -> ChunkSlice<'_> {
+        let whole = ChunkTotals { live: self.live, changed: self.changed };
         let is_whole = from == 0 && to == self.slots.len();
-        Slice { slots: &self.slots[from..to], whole: is_whole.then_some(whole) }
+        ChunkSlice { slots: &self.slots[from..to], whole: is_whole.then_some(whole) }
     }
 }
 

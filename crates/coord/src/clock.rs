@@ -3,9 +3,9 @@
 //! marks the time is not known more precisely. Times never go back, whatever the clocks of leaders do. Marks are
 //! rows, and memory holds the last one only. Rows in docs/formats/rows.md.
 
-use crate::rows::{Corrupt, Emit, FORMAT, formatted};
+use crate::rows::{CorruptRow, Emit, FORMAT, formatted};
 use base::codec::put_signed;
-use base::{Revision, Table, View};
+use base::{ReadView, Revision, Table};
 use bytes::Bytes;
 use std::ops::Bound::{Included, Unbounded};
 
@@ -13,20 +13,20 @@ const CLOCK_KEY: &[u8] = b"clock";
 
 /// At this time, in milliseconds since 1970, this was the newest revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct TimeMark {
     pub revision: Revision,
     pub millis: i64,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Clock {
-    last: Option<Mark>,
+pub(crate) struct RevisionClock {
+    last: Option<TimeMark>,
     /// Not written yet.
-    unwritten: Vec<Mark>,
+    unwritten: Vec<TimeMark>,
 }
 
-impl Clock {
-    pub fn last(&self) -> Option<Mark> {
+impl RevisionClock {
+    pub fn last(&self) -> Option<TimeMark> {
         self.last
     }
 
@@ -40,7 +40,7 @@ impl Clock {
             return;
         }
         let millis = self.last.map_or(millis, |last| last.millis.max(millis));
-        let mark = Mark { revision, millis };
+        let mark = TimeMark { revision, millis };
         self.last = Some(mark);
         self.unwritten.push(mark);
     }
@@ -58,18 +58,18 @@ impl Clock {
         self.unwritten.clear();
     }
 
-    pub fn load(view: &dyn View) -> Result<Clock, Corrupt> {
-        let Some(row) = view.get(Table::Meta, CLOCK_KEY) else { return Ok(Clock::default()) };
-        let last = decode_mark(row).ok_or(Corrupt::malformed(Table::Meta, CLOCK_KEY))?;
-        Ok(Clock { last: Some(last), unwritten: Vec::new() })
+    pub fn load(view: &dyn ReadView) -> Result<RevisionClock, CorruptRow> {
+        let Some(row) = view.get(Table::Meta, CLOCK_KEY) else { return Ok(RevisionClock::default()) };
+        let last = decode_mark(row).ok_or(CorruptRow::malformed(Table::Meta, CLOCK_KEY))?;
+        Ok(RevisionClock { last: Some(last), unwritten: Vec::new() })
     }
 }
 
 /// The time by which a revision existed; `None` for the newest, and for what is too long ago.
-pub(crate) fn millis_of(view: &dyn View, revision: Revision) -> Result<Option<i64>, Corrupt> {
+pub(crate) fn millis_of(view: &dyn ReadView, revision: Revision) -> Result<Option<i64>, CorruptRow> {
     let mut found = Ok(None);
     view.scan(Table::Clock, Included(&row_key(revision)), Unbounded, &mut |key, value| {
-        let mark = parse_row(key, value).ok_or_else(|| Corrupt::malformed(Table::Clock, key));
+        let mark = parse_row(key, value).ok_or_else(|| CorruptRow::malformed(Table::Clock, key));
         found = mark.map(|mark| Some(mark.millis));
         false
     });
@@ -77,7 +77,11 @@ pub(crate) fn millis_of(view: &dyn View, revision: Revision) -> Result<Option<i6
 }
 
 /// The newest revision of those that were there by that time, and the rows of the marks up to it, so many at most.
-pub(crate) fn marks_until(view: &dyn View, millis: i64, rows_max: usize) -> Result<Vec<Mark>, Corrupt> {
+pub(crate) fn marks_until(
+    view: &dyn ReadView,
+    millis: i64,
+    rows_max: usize,
+) -> Result<Vec<TimeMark>, CorruptRow> {
     let mut marks = Vec::new();
     let mut outcome = Ok(());
     view.scan(Table::Clock, Unbounded, Unbounded, &mut |key, value| match parse_row(key, value) {
@@ -87,7 +91,7 @@ pub(crate) fn marks_until(view: &dyn View, millis: i64, rows_max: usize) -> Resu
         }
         Some(_) => false,
         None => {
-            outcome = Err(Corrupt::malformed(Table::Clock, key));
+            outcome = Err(CorruptRow::malformed(Table::Clock, key));
             false
         }
     });
@@ -104,15 +108,15 @@ fn encode_millis(millis: i64) -> Vec<u8> {
     value
 }
 
-fn parse_row(key: &[u8], value: &[u8]) -> Option<Mark> {
+fn parse_row(key: &[u8], value: &[u8]) -> Option<TimeMark> {
     let revision = Revision(i64::from_be_bytes(key.try_into().ok()?));
     let mut reader = formatted(Bytes::copy_from_slice(value))?;
     let millis = reader.signed()?;
-    reader.is_empty().then_some(Mark { revision, millis })
+    reader.is_empty().then_some(TimeMark { revision, millis })
 }
 
-fn decode_mark(row: Bytes) -> Option<Mark> {
+fn decode_mark(row: Bytes) -> Option<TimeMark> {
     let mut reader = formatted(row)?;
-    let mark = Mark { revision: Revision(reader.signed()?), millis: reader.signed()? };
+    let mark = TimeMark { revision: Revision(reader.signed()?), millis: reader.signed()? };
     reader.is_empty().then_some(mark)
 }

@@ -5,13 +5,13 @@
 
 use crate::alarms::AlarmCommand;
 use crate::auth::AuthCommand;
-use crate::authed::Authed;
+use crate::authed::AuthedCommand;
 use crate::documents::SetDocument;
+use crate::idempotent::IdempotentCommand;
 use crate::lease_command::{Checkpoint, Grant, Revoke};
-use crate::lock_command::{Acquire, CheckFence, Fenced, FencedBy, Leave, Release};
+use crate::lock_command::{Acquire, CheckFence, Fenced, FencingToken, Leave, Release};
 use crate::member_command;
 use crate::members::MemberChange;
-use crate::once::Once;
 use crate::request::{
     Bounds, Compare, Delete, Order, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn,
 };
@@ -37,7 +37,7 @@ const LOCK_RELEASE: u8 = 9;
 const LOCK_LEAVE: u8 = 10;
 const FENCED: u8 = 11;
 const FENCE_CHECK: u8 = 12;
-const ONCE: u8 = 16;
+const IDEMPOTENT: u8 = 16;
 const ALARM: u8 = 24;
 const DOCUMENT: u8 = 28;
 const MARK: u8 = 32;
@@ -56,7 +56,7 @@ pub enum Command {
     Compact(Compact),
     Alarm(AlarmCommand),
     /// The time of day by the leader's clock, in milliseconds since 1970.
-    Mark {
+    TimeMark {
         millis: i64,
     },
     /// The quota of all members from now on; `None` leaves each member to its own setting.
@@ -71,9 +71,9 @@ pub enum Command {
     /// Replaces a document of the cluster.
     Document(SetDocument),
     /// A client's command with an identity that detects a repetition.
-    Once(Once),
+    Idempotent(IdempotentCommand),
     /// A client's command with its user.
-    Authed(Authed),
+    Authed(AuthedCommand),
     /// A command about users, roles and permissions.
     Auth(AuthCommand),
 }
@@ -124,7 +124,7 @@ impl Command {
                 out.push(ALARM);
                 alarm.encode(out);
             }
-            Command::Mark { millis } => {
+            Command::TimeMark { millis } => {
                 out.push(MARK);
                 put_signed(out, *millis);
             }
@@ -159,8 +159,8 @@ impl Command {
                 out.push(DOCUMENT);
                 set.encode(out);
             }
-            Command::Once(once) => {
-                out.push(ONCE);
+            Command::Idempotent(once) => {
+                out.push(IDEMPOTENT);
                 once.encode(out);
             }
             Command::Authed(authed) => {
@@ -187,20 +187,20 @@ impl Command {
         if reader.u8()? != FORMAT || reader.u8()? != AUTHED {
             return None;
         }
-        Authed::decode(&mut reader).map(Command::Authed)
+        AuthedCommand::decode(&mut reader).map(Command::Authed)
     }
 
     /// A command without a caller.
     pub(crate) fn decode_unauthed(bytes: Bytes) -> Option<Command> {
-        if bytes.get(1) != Some(&ONCE) {
+        if bytes.get(1) != Some(&IDEMPOTENT) {
             return Command::decode_plain(bytes);
         }
         let mut reader = Reader::new(bytes);
-        if reader.u8()? != FORMAT || reader.u8()? != ONCE {
+        if reader.u8()? != FORMAT || reader.u8()? != IDEMPOTENT {
             return None;
         }
-        let once = Once::decode(&mut reader)?;
-        reader.is_empty().then_some(Command::Once(once))
+        let once = IdempotentCommand::decode(&mut reader)?;
+        reader.is_empty().then_some(Command::Idempotent(once))
     }
 
     /// A command without an identity of its client's.
@@ -215,7 +215,7 @@ impl Command {
             LEASE_CHECKPOINT => Command::LeaseCheckpoint(Checkpoint::decode_list(&mut reader)?),
             COMPACT => Command::Compact(decode_compact(&mut reader)?),
             ALARM => Command::Alarm(AlarmCommand::decode(&mut reader)?),
-            MARK => Command::Mark { millis: reader.signed()? },
+            MARK => Command::TimeMark { millis: reader.signed()? },
             QUOTA => {
                 let set = reader.bool()?;
                 Command::Quota(Some(reader.varint()?).filter(|_| set))
@@ -227,7 +227,7 @@ impl Command {
             FENCE_CHECK => Command::FenceCheck(CheckFence::decode(&mut reader)?),
             DOCUMENT => Command::Document(SetDocument::decode(&mut reader)?),
             AUTH => Command::Auth(AuthCommand::decode(&mut reader)?),
-            kind @ member_command::FOUND..=member_command::PUBLISH => {
+            kind @ member_command::BOOTSTRAP..=member_command::PUBLISH => {
                 Command::Members(MemberChange::decode(kind, &mut reader)?)
             }
             kind => Command::from_request(decode_request(kind, &mut reader, 0)?)?,
@@ -242,7 +242,7 @@ fn decode_compact(reader: &mut Reader) -> Option<Compact> {
 
 /// What only reads needs no fence in the log, except where it is part of a transaction.
 fn decode_fenced(reader: &mut Reader) -> Option<Fenced> {
-    let fence = FencedBy::decode(reader)?;
+    let fence = FencingToken::decode(reader)?;
     let request = decode_operation(reader, 0)?;
     (!matches!(request, Request::Range(_))).then_some(Fenced { fence, request })
 }
@@ -416,7 +416,7 @@ mod range_flag {
     pub const SORTED: u8 = 8;
     pub const DESCENDING: u8 = 16;
     pub const BOUNDED: u8 = 32;
-    pub const UNASKED: u8 = 64;
+    pub const UNSPECIFIED_ORDER: u8 = 64;
     pub const ALL: u8 = 127;
 }
 
@@ -462,7 +462,7 @@ fn decode_range(reader: &mut Reader) -> Option<Range> {
     let limit = reader.varint()?;
     let sort = match has(range_flag::SORTED) {
         true => Some(Sort { target: decode_sort_target(reader)?, order: order_of(flags)? }),
-        false if has(range_flag::DESCENDING) || has(range_flag::UNASKED) => return None,
+        false if has(range_flag::DESCENDING) || has(range_flag::UNSPECIFIED_ORDER) => return None,
         false => None,
     };
     let (mod_revisions, create_revisions) = if has(range_flag::BOUNDED) {
@@ -488,15 +488,15 @@ fn order_flag(order: Order) -> u8 {
     match order {
         Order::Ascending => 0,
         Order::Descending => range_flag::DESCENDING,
-        Order::Unasked => range_flag::UNASKED,
+        Order::Unspecified => range_flag::UNSPECIFIED_ORDER,
     }
 }
 
 fn order_of(flags: u8) -> Option<Order> {
-    match flags & (range_flag::DESCENDING | range_flag::UNASKED) {
+    match flags & (range_flag::DESCENDING | range_flag::UNSPECIFIED_ORDER) {
         0 => Some(Order::Ascending),
         range_flag::DESCENDING => Some(Order::Descending),
-        range_flag::UNASKED => Some(Order::Unasked),
+        range_flag::UNSPECIFIED_ORDER => Some(Order::Unspecified),
         _ => None,
     }
 }

@@ -8,15 +8,16 @@
 
 use crate::command::Compact;
 use crate::draft::{Draft, Effect};
+use crate::history_rows::HistoryWindow;
 use crate::reply::Body;
 use crate::rows::{
-    Corrupt, Emit, FORMAT, Logged, Meta, change_bytes, formatted, log_key, parse_log_key, version_key,
+    CorruptRow, Emit, FORMAT, LoggedChange, Meta, change_bytes, formatted, log_key, parse_log_key,
+    version_key,
 };
-use crate::skeletons::Window;
-use crate::state::{Place, State};
+use crate::state::{ChangePosition, State};
 use base::codec::{put_signed, put_varint};
 use base::mutant::{Mutant, planted};
-use base::{Code, Revision, Table, View};
+use base::{Code, ReadView, Revision, Table};
 use bytes::Bytes;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
@@ -27,15 +28,15 @@ pub(crate) const SWEEP_KEY: &[u8] = b"sweep";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sweep {
     /// The next line to look at.
-    next: Place,
+    next: ChangePosition,
     /// From here on every line is judged by itself under the present floor. Lines before it were judged under an earlier
     /// one, and go when what replaced them is met.
-    since: Place,
+    since: ChangePosition,
 }
 
 impl Sweep {
     /// Goes on at a place of which nothing else is known, as after a start.
-    fn at(next: Place) -> Sweep {
+    fn at(next: ChangePosition) -> Sweep {
         Sweep { next, since: next }
     }
 
@@ -60,22 +61,22 @@ pub fn run(draft: &mut Draft<'_>, compact: Compact) -> Result<Body, Code> {
 }
 
 /// Where a sweep was when the store was written.
-pub(crate) fn load(view: &dyn View) -> Result<Option<Sweep>, Corrupt> {
+pub(crate) fn load(view: &dyn ReadView) -> Result<Option<Sweep>, CorruptRow> {
     let Some(row) = view.get(Table::Meta, SWEEP_KEY) else { return Ok(None) };
     decode(row)
-        .ok_or_else(|| Corrupt::new(Table::Meta, SWEEP_KEY, "malformed"))
+        .ok_or_else(|| CorruptRow::new(Table::Meta, SWEEP_KEY, "malformed"))
         .map(|next| Some(Sweep::at(next)))
 }
 
 /// The row that says where the sweep goes on.
-pub(crate) fn sweep_row((revision, sub): Place, emit: &mut Emit<'_>) {
+pub(crate) fn sweep_row((revision, sub): ChangePosition, emit: &mut Emit<'_>) {
     let mut value = vec![FORMAT];
     put_signed(&mut value, revision.0);
     put_varint(&mut value, u64::from(sub));
     emit(Table::Meta, SWEEP_KEY, Some(&value));
 }
 
-fn decode(row: Bytes) -> Option<Place> {
+fn decode(row: Bytes) -> Option<ChangePosition> {
     let mut reader = formatted(row)?;
     let place = (Revision(reader.signed()?), u32::try_from(reader.varint()?).ok()?);
     reader.is_empty().then_some(place)
@@ -101,7 +102,7 @@ impl State {
         self.locks.take_rows(emit);
         self.alarms.take_rows(emit);
         self.clock.take_rows(emit);
-        self.skeletons.take_rows(emit);
+        self.history_rows.take_rows(emit);
         self.quota.take_rows(emit);
         self.documents.take_rows(emit);
         self.auth.take_rows(emit);
@@ -114,11 +115,11 @@ impl State {
     /// with their versions. With a window something is left of them.
     pub fn sweep(
         &mut self,
-        view: &dyn View,
-        window: Window,
+        view: &dyn ReadView,
+        window: HistoryWindow,
         lines_max: usize,
         emit: &mut Emit<'_>,
-    ) -> Result<(), Corrupt> {
+    ) -> Result<(), CorruptRow> {
         let Some(sweep) = self.sweep else { return Ok(()) };
         let lines = self.lines_from(view, sweep.next, lines_max)?;
         for (place, line) in &lines {
@@ -141,19 +142,19 @@ impl State {
 
     fn lines_from(
         &self,
-        view: &dyn View,
-        from: Place,
+        view: &dyn ReadView,
+        from: ChangePosition,
         lines_max: usize,
-    ) -> Result<Vec<(Place, Logged)>, Corrupt> {
+    ) -> Result<Vec<(ChangePosition, LoggedChange)>, CorruptRow> {
         let mut start = Vec::new();
         log_key(from.0, from.1, &mut start);
         let mut lines = Vec::new();
         let mut outcome = Ok(());
         view.scan(Table::Log, Included(&start), Unbounded, &mut |key, value| {
             let place = parse_log_key(key);
-            let logged = Logged::from_row(Bytes::copy_from_slice(value));
+            let logged = LoggedChange::from_row(Bytes::copy_from_slice(value));
             let Some((place, logged)) = place.zip(logged) else {
-                outcome = Err(Corrupt::new(Table::Log, key, "malformed"));
+                outcome = Err(CorruptRow::new(Table::Log, key, "malformed"));
                 return false;
             };
             let inside = place.0 <= self.compacted && lines.len() < lines_max;
@@ -166,7 +167,7 @@ impl State {
     }
 
     /// A version stays if the floor shows it, a delete if it lies at the floor: a watch from there must get it.
-    fn is_kept(&self, place: Place, line: &Logged, shown: Option<Revision>) -> bool {
+    fn is_kept(&self, place: ChangePosition, line: &LoggedChange, shown: Option<Revision>) -> bool {
         match line.put {
             Some(_) if planted(Mutant::CompactionDropsLive) => place.0 >= self.compacted,
             Some(_) => shown == Some(place.0),
@@ -178,12 +179,12 @@ impl State {
     /// twice: the view still shows what this flush removes.
     fn drop_replaced(
         &mut self,
-        view: &dyn View,
-        window: Window,
-        since: Place,
-        line: &Logged,
+        view: &dyn ReadView,
+        window: HistoryWindow,
+        since: ChangePosition,
+        line: &LoggedChange,
         emit: &mut Emit<'_>,
-    ) -> Result<(), Corrupt> {
+    ) -> Result<(), CorruptRow> {
         let is_old = line.prev > Revision::ZERO && line.prev <= since.0;
         if is_old
             && !planted(Mutant::SweptOnceOnly)
@@ -195,9 +196,15 @@ impl State {
         Ok(())
     }
 
-    fn drop_line(&mut self, window: Window, (revision, sub): Place, line: &Logged, emit: &mut Emit<'_>) {
+    fn drop_line(
+        &mut self,
+        window: HistoryWindow,
+        (revision, sub): ChangePosition,
+        line: &LoggedChange,
+        emit: &mut Emit<'_>,
+    ) {
         if !window.is_none() {
-            self.skeletons.keep((revision, sub), line, emit);
+            self.history_rows.keep((revision, sub), line, emit);
         }
         let mut key = Vec::new();
         log_key(revision, sub, &mut key);
@@ -212,11 +219,15 @@ impl State {
 }
 
 /// The line of a key at a revision, if it has not been removed yet. Mostly it is the only one there.
-fn find_line(view: &dyn View, revision: Revision, key: &[u8]) -> Result<Option<(Place, Logged)>, Corrupt> {
+fn find_line(
+    view: &dyn ReadView,
+    revision: Revision,
+    key: &[u8],
+) -> Result<Option<(ChangePosition, LoggedChange)>, CorruptRow> {
     let (mut start, mut end) = (Vec::new(), Vec::new());
     log_key(revision, 0, &mut start);
     if let Some(row) = view.get(Table::Log, &start) {
-        let line = Logged::from_row(row).ok_or_else(|| Corrupt::malformed(Table::Log, &start))?;
+        let line = LoggedChange::from_row(row).ok_or_else(|| CorruptRow::malformed(Table::Log, &start))?;
         if line.key == key {
             return Ok(Some(((revision, 0), line)));
         }
@@ -224,9 +235,9 @@ fn find_line(view: &dyn View, revision: Revision, key: &[u8]) -> Result<Option<(
     log_key(revision.next(), 0, &mut end);
     let mut outcome = Ok(None);
     view.scan(Table::Log, Included(&start), Excluded(&end), &mut |row, value| {
-        let parsed = parse_log_key(row).zip(Logged::from_row(Bytes::copy_from_slice(value)));
+        let parsed = parse_log_key(row).zip(LoggedChange::from_row(Bytes::copy_from_slice(value)));
         match parsed {
-            None => outcome = Err(Corrupt::malformed(Table::Log, row)),
+            None => outcome = Err(CorruptRow::malformed(Table::Log, row)),
             Some((place, logged)) if logged.key == key => outcome = Ok(Some((place, logged))),
             Some(_) => return true,
         }

@@ -2,11 +2,11 @@
 //! state machine does not read them. A command replaces one whole, if it still has the version that the writer saw;
 //! versions count from one and never go back. They use no revision and cannot be watched.
 
-use crate::rows::{Corrupt, Emit, FORMAT, formatted};
+use crate::rows::{CorruptRow, Emit, FORMAT, formatted};
 use base::codec::{Reader, put_bytes, put_varint};
 use base::limits::{DOCUMENT_BYTES_MAX, DOCUMENT_NAME_BYTES_MAX, DOCUMENTS_BYTES_MAX, DOCUMENTS_MAX};
 use base::mutant::{Mutant, planted};
-use base::{Code, Table, View};
+use base::{Code, ReadView, Table};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Included};
@@ -43,8 +43,8 @@ impl SetDocument {
 
     /// What can be refused without the state.
     pub fn validate(&self) -> Result<(), Code> {
-        let lawful_name = (1..=DOCUMENT_NAME_BYTES_MAX).contains(&self.name.len());
-        if lawful_name && self.bytes.len() <= DOCUMENT_BYTES_MAX { Ok(()) } else { Err(Code::BadDocument) }
+        let is_valid_name = (1..=DOCUMENT_NAME_BYTES_MAX).contains(&self.name.len());
+        if is_valid_name && self.bytes.len() <= DOCUMENT_BYTES_MAX { Ok(()) } else { Err(Code::BadDocument) }
     }
 }
 
@@ -110,7 +110,7 @@ impl Documents {
         }
     }
 
-    pub(crate) fn load(view: &dyn View) -> Result<Documents, Corrupt> {
+    pub(crate) fn load(view: &dyn ReadView) -> Result<Documents, CorruptRow> {
         let mut documents = Documents::default();
         let mut outcome = Ok(());
         view.scan(Table::Meta, Included(ROW_PREFIX), Excluded(ROWS_END), &mut |key, value| {
@@ -119,7 +119,7 @@ impl Documents {
                     documents.bytes += document.bytes.len();
                     documents.list.insert(name, document);
                 }
-                None => outcome = Err(Corrupt::malformed(Table::Meta, key)),
+                None => outcome = Err(CorruptRow::malformed(Table::Meta, key)),
             }
             outcome.is_ok()
         });
@@ -135,7 +135,7 @@ fn decode_row(key: &[u8], value: Bytes) -> Option<(String, Document)> {
 }
 
 /// The row of a document that means something in a cluster that is restored from a backup.
-pub(crate) fn goes_along(key: &[u8]) -> bool {
+pub(crate) fn survives_restore(key: &[u8]) -> bool {
     key.strip_prefix(ROW_PREFIX).is_some_and(|name| !name.starts_with(OF_THE_CLUSTER.as_bytes()))
 }
 
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_replaced_only_by_who_saw_the_last() {
+    fn a_document_is_replaced_only_at_its_current_version() {
         let mut documents = Documents::default();
         assert_eq!(documents.set(&set("a", 1, 3)), Err(Code::DocumentChanged), "there is none");
         assert_eq!(documents.set(&set("a", 0, 3)), Ok(1));
@@ -173,9 +173,9 @@ mod tests {
     }
 
     #[test]
-    fn those_of_the_cluster_stay_behind() {
-        assert!(goes_along(b"document/namespaces"));
-        assert!(!goes_along(b"document/cluster/topology"));
-        assert!(!goes_along(b"members"));
+    fn documents_of_the_cluster_are_not_restored() {
+        assert!(survives_restore(b"document/namespaces"));
+        assert!(!survives_restore(b"document/cluster/topology"));
+        assert!(!survives_restore(b"members"));
     }
 }

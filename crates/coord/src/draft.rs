@@ -7,7 +7,7 @@ use crate::change::{Change, ChangeKind, Record, Records};
 use crate::entry::{Current, Version};
 use crate::index::Index;
 use crate::leases::Leases;
-use crate::locks::{Claim, Fence, Locks};
+use crate::locks::{Fence, LockClaim, Locks};
 use base::mutant::{Mutant, planted};
 use base::{Code, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
@@ -44,7 +44,7 @@ pub enum Effect {
     },
     Compact(Revision),
     /// The revision before the command was the newest at this time.
-    Mark {
+    TimeMark {
         millis: i64,
     },
     /// `None` removes the quota that was set.
@@ -56,7 +56,7 @@ pub enum Effect {
     /// The client behind a place in a lock's queue from now on.
     Claim {
         key: Bytes,
-        claim: Claim,
+        claim: LockClaim,
     },
     Fence {
         resource: Bytes,
@@ -66,7 +66,7 @@ pub enum Effect {
 
 /// Which state a range is to be read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum ReadAt {
     /// The newest, with the command's own writes.
     Now,
     Past(Revision),
@@ -128,14 +128,14 @@ impl<'a> Draft<'a> {
 
     /// Where to read for an asked revision; zero means the newest. So does one below zero that etcd does not
     /// take for compacted: in a store where nothing was, its floor is at -1.
-    pub fn at(&self, revision: Revision) -> Result<At, Code> {
+    pub fn at(&self, revision: Revision) -> Result<ReadAt, Code> {
         let floor = if self.compacted == Revision::ZERO { Revision(-1) } else { self.compacted };
         match revision {
-            Revision::ZERO => Ok(At::Now),
+            Revision::ZERO => Ok(ReadAt::Now),
             revision if revision < floor && !planted(Mutant::CompactedRead) => Err(Code::Compacted),
-            revision if revision < Revision::ZERO => Ok(At::Now),
+            revision if revision < Revision::ZERO => Ok(ReadAt::Now),
             revision if revision > self.revision => Err(Code::FutureRevision),
-            revision => Ok(At::Past(revision)),
+            revision => Ok(ReadAt::Past(revision)),
         }
     }
 
@@ -150,23 +150,23 @@ impl<'a> Draft<'a> {
     pub fn versions<'s>(
         &'s self,
         keys: &'s KeyRange,
-        at: At,
+        at: ReadAt,
     ) -> Box<dyn Iterator<Item = (&'s [u8], Version)> + 's> {
         match at {
-            At::Past(revision) => Box::new(self.index.iter_at(keys, revision)),
-            At::Now if self.is_untouched() => Box::new(self.before_versions(keys)),
-            At::Now => Box::new(Merge {
+            ReadAt::Past(revision) => Box::new(self.index.iter_at(keys, revision)),
+            ReadAt::Now if self.is_untouched() => Box::new(self.before_versions(keys)),
+            ReadAt::Now => Box::new(Merge {
                 before: self.before_versions(keys).peekable(),
                 pending: self.pending_in(keys).peekable(),
             }),
         }
     }
 
-    pub fn count(&self, keys: &KeyRange, at: At) -> usize {
+    pub fn count(&self, keys: &KeyRange, at: ReadAt) -> usize {
         match at {
-            At::Past(revision) => self.index.count_at(keys, revision),
-            At::Now if self.is_untouched() => self.index.count(keys),
-            At::Now => self.versions(keys, at).count(),
+            ReadAt::Past(revision) => self.index.count_at(keys, revision),
+            ReadAt::Now if self.is_untouched() => self.index.count(keys),
+            ReadAt::Now => self.versions(keys, at).count(),
         }
     }
 

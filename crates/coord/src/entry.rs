@@ -2,7 +2,7 @@
 //! without a lease costs 32 bytes here and no allocation. Changes come by rising revision and at most once in a
 //! revision.
 
-use crate::history::History;
+use crate::key_history::KeyHistory;
 use base::limits::REQUEST_BYTES_MAX;
 use base::{LeaseId, Revision};
 
@@ -27,7 +27,7 @@ pub struct Version {
 
 /// A version as far as the index knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct VisibleVersion {
     pub version: Version,
     /// Of a version of the past only its record knows.
     pub content: Option<Content>,
@@ -49,37 +49,37 @@ impl Current {
 /// The current version; of a key that was deleted, only `modified` means something and says when, and the version is
 /// zero.
 #[derive(Debug)]
-pub struct Entry {
+pub struct IndexEntry {
     create: Revision,
     modified: Revision,
     /// The version, and above it the length of the value.
     packed: u64,
-    more: Option<Box<More>>,
+    more: Option<Box<EntryExtra>>,
 }
 
 /// What most keys do not have.
 #[derive(Debug, Default)]
-struct More {
+struct EntryExtra {
     lease: LeaseId,
     /// What of the version does not fit above.
     version_high: u32,
-    past: Option<History>,
+    past: Option<KeyHistory>,
 }
 
-impl More {
-    fn is_nothing(&self) -> bool {
+impl EntryExtra {
+    fn is_empty(&self) -> bool {
         self.lease == LeaseId::NONE && self.version_high == 0 && self.past.is_none()
     }
 }
 
 const VERSION_BITS: u32 = 40;
 
-const _: () = assert!(size_of::<Entry>() == 32, "an entry is paid for every key");
+const _: () = assert!(size_of::<IndexEntry>() == 32, "an entry is paid for every key");
 const _: () = assert!(REQUEST_BYTES_MAX < 1 << (u64::BITS - VERSION_BITS), "the length of a value fits");
 
 /// A line of the log, as the history is read back from it.
 #[derive(Clone, Copy, Debug)]
-pub struct Line<'a> {
+pub struct LogLine<'a> {
     pub key: &'a [u8],
     pub revision: Revision,
     /// What the key must have been put at before; `None` where the log may have been compacted.
@@ -92,12 +92,12 @@ pub struct Line<'a> {
 
 /// A line of the log does not fit the index or the lines before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Misfit(pub &'static str);
+pub struct LogMismatch(pub &'static str);
 
-impl Entry {
+impl IndexEntry {
     /// A key of which nothing is known but that it is not live.
-    pub fn unknown() -> Entry {
-        Entry { create: Revision::ZERO, modified: Revision::ZERO, packed: 0, more: None }
+    pub fn unknown() -> IndexEntry {
+        IndexEntry { create: Revision::ZERO, modified: Revision::ZERO, packed: 0, more: None }
     }
 
     pub fn current(&self) -> Option<Current> {
@@ -119,7 +119,7 @@ impl Entry {
         (high << VERSION_BITS | self.packed & ((1 << VERSION_BITS) - 1)) as i64
     }
 
-    fn past(&self) -> Option<&History> {
+    fn past(&self) -> Option<&KeyHistory> {
         self.more.as_ref()?.past.as_ref()
     }
 
@@ -141,14 +141,14 @@ impl Entry {
         if let Some(more) = &mut self.more {
             (more.lease, more.version_high) = (current.lease, version_high);
         } else if current.lease != LeaseId::NONE || version_high != 0 {
-            self.more = Some(Box::new(More { lease: current.lease, version_high, past: None }));
+            self.more = Some(Box::new(EntryExtra { lease: current.lease, version_high, past: None }));
         }
-        self.drop_nothing();
+        self.drop_empty_extra();
     }
 
     /// Drops an empty extra, which needs no allocation.
-    fn drop_nothing(&mut self) {
-        if self.more.as_deref().is_some_and(More::is_nothing) {
+    fn drop_empty_extra(&mut self) {
+        if self.more.as_deref().is_some_and(EntryExtra::is_empty) {
             self.more = None;
         }
     }
@@ -163,11 +163,11 @@ impl Entry {
     }
 
     /// The same, with what is known of its content.
-    pub fn shown(&self, revision: Revision) -> Option<Shown> {
+    pub fn shown(&self, revision: Revision) -> Option<VisibleVersion> {
         if self.modified > revision {
-            return Some(Shown { version: self.past()?.at(revision)?, content: None });
+            return Some(VisibleVersion { version: self.past()?.at(revision)?, content: None });
         }
-        self.current().map(|current| Shown {
+        self.current().map(|current| VisibleVersion {
             version: current.as_version(),
             content: Some(Content { lease: current.lease, value_len: current.value_len }),
         })
@@ -194,9 +194,9 @@ impl Entry {
     pub fn compact(&mut self, floor: Revision) -> bool {
         let hides_all = self.modified <= floor;
         if let Some(more) = &mut self.more {
-            let is_nothing = |past: &mut History| hides_all || !past.compact(floor);
-            drop(more.past.take_if(is_nothing));
-            self.drop_nothing();
+            let is_empty = |past: &mut KeyHistory| hides_all || !past.compact(floor);
+            drop(more.past.take_if(is_empty));
+            self.drop_empty_extra();
         }
         !self.is_live() && self.modified < floor
     }
@@ -208,21 +208,21 @@ impl Entry {
 
     /// Takes up a line of the log, when the history is read back over the current versions. Answers whether
     /// it is the current version of its key.
-    pub fn replay(&mut self, line: &Line<'_>) -> Result<bool, Misfit> {
+    pub fn replay(&mut self, line: &LogLine<'_>) -> Result<bool, LogMismatch> {
         let newer = self.is_live() && self.modified < line.revision;
         let newest = self.is_live() && self.modified == line.revision;
         if newer {
-            return Err(Misfit("the log is ahead of the index"));
+            return Err(LogMismatch("the log is ahead of the index"));
         }
         if line.prev.is_some_and(|prev| prev != self.open_put()) {
-            return Err(Misfit("the change before this one is missing from the log"));
+            return Err(LogMismatch("the change before this one is missing from the log"));
         }
         match line.put {
             Some(version) if !self.continues_with(version) => {
-                Err(Misfit("a version that does not follow the one before"))
+                Err(LogMismatch("a version that does not follow the one before"))
             }
             Some(version) if newest && Some(version) != self.latest() => {
-                Err(Misfit("log and index disagree on a version"))
+                Err(LogMismatch("log and index disagree on a version"))
             }
             Some(version) => {
                 if !newest {
@@ -230,7 +230,7 @@ impl Entry {
                 }
                 Ok(newest)
             }
-            None if newest => Err(Misfit("a deleted key is in the index")),
+            None if newest => Err(LogMismatch("a deleted key is in the index")),
             None => self.replay_end(line).map(|()| false),
         }
     }
@@ -238,15 +238,15 @@ impl Entry {
     /// All versions lie in the past although nothing ended them.
     pub fn is_unended(&self) -> bool {
         let never_ended = self.modified == Revision::ZERO;
-        !self.is_live() && self.past().map_or(never_ended, History::is_open)
+        !self.is_live() && self.past().map_or(never_ended, KeyHistory::is_open)
     }
 
-    fn replay_end(&mut self, line: &Line<'_>) -> Result<(), Misfit> {
+    fn replay_end(&mut self, line: &LogLine<'_>) -> Result<(), LogMismatch> {
         let past = self.more.as_mut().and_then(|more| more.past.as_mut());
         match past.filter(|past| past.is_open()) {
             Some(open) => open.end(line.revision),
             None if line.compacted => {}
-            None => return Err(Misfit("a delete of a key that was not there")),
+            None => return Err(LogMismatch("a delete of a key that was not there")),
         }
         if !self.is_live() {
             self.set(ended(line.revision));
@@ -268,17 +268,17 @@ impl Entry {
 
     /// The last version in the past, if its generation has not ended there.
     fn open_version(&self) -> Option<Version> {
-        self.past().filter(|past| past.is_open()).map(History::newest)
+        self.past().filter(|past| past.is_open()).map(KeyHistory::newest)
     }
 
-    fn push_past(&mut self, version: Version) -> &mut History {
+    fn push_past(&mut self, version: Version) -> &mut KeyHistory {
         let more = self.more.get_or_insert_default();
         match &mut more.past {
             Some(past) => {
                 past.push(version);
                 past
             }
-            none => none.insert(History::new(version)),
+            none => none.insert(KeyHistory::new(version)),
         }
     }
 }
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn versions_beyond_forty_bits_lengths_and_leases_are_kept_apart() {
-        let mut entry = Entry::unknown();
+        let mut entry = IndexEntry::unknown();
         let longest = REQUEST_BYTES_MAX as u32;
         let mut revision = 1;
         for version in [1, 2, (1 << 40) - 1, 1 << 40, (1 << 40) + 7, i64::MAX, 3] {

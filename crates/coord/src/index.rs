@@ -4,7 +4,7 @@
 //! never allocates.
 
 use crate::chunks::{Chunks, Slot};
-use crate::entry::{Current, Entry, Line, Misfit, Shown, Version};
+use crate::entry::{Current, IndexEntry, LogLine, LogMismatch, Version, VisibleVersion};
 use base::{KeyRange, RangeEnd, Revision};
 
 #[derive(Debug, Default)]
@@ -33,7 +33,11 @@ impl Index {
     }
 
     /// Every key of a range that is known, with the version it had at a revision if it was live then.
-    pub fn shown_at(&self, keys: &KeyRange, at: Revision) -> impl Iterator<Item = (&[u8], Option<Shown>)> {
+    pub fn visible_at(
+        &self,
+        keys: &KeyRange,
+        at: Revision,
+    ) -> impl Iterator<Item = (&[u8], Option<VisibleVersion>)> {
         self.slots(keys).map(move |slot| (slot.key.as_ref(), slot.entry.shown(at)))
     }
 
@@ -62,18 +66,18 @@ impl Index {
     }
 
     pub fn put(&mut self, key: &[u8], current: Current) {
-        self.keys.edit(key, Entry::unknown, |entry| entry.put(current));
+        self.keys.edit(key, IndexEntry::unknown, |entry| entry.put(current));
     }
 
     pub fn delete(&mut self, key: &[u8], revision: Revision) {
-        self.keys.edit(key, Entry::unknown, |entry| entry.delete(revision));
+        self.keys.edit(key, IndexEntry::unknown, |entry| entry.delete(revision));
     }
 
     /// Forgets the versions of a key that no revision from `floor` on shows, and the key if none is left. Answers when the
     /// version that the floor shows was put, if it shows one.
     pub fn compact(&mut self, key: &[u8], floor: Revision) -> Option<Revision> {
         let shown = self.keys.get(key)?.entry.at(floor).map(|version| version.modified);
-        if self.keys.edit(key, Entry::unknown, |entry| entry.compact(floor)) {
+        if self.keys.edit(key, IndexEntry::unknown, |entry| entry.compact(floor)) {
             self.keys.remove(key);
         }
         shown
@@ -86,8 +90,8 @@ impl Index {
 
     /// Takes up a line of the log, when the history is read back over the current versions. Answers whether
     /// it is the current version of its key.
-    pub fn replay(&mut self, line: &Line<'_>) -> Result<bool, Misfit> {
-        self.keys.edit(line.key, Entry::unknown, |entry| entry.replay(line))
+    pub fn replay(&mut self, line: &LogLine<'_>) -> Result<bool, LogMismatch> {
+        self.keys.edit(line.key, IndexEntry::unknown, |entry| entry.replay(line))
     }
 
     /// A key whose versions all lie in the past although nothing ended them, when all is read back.

@@ -5,7 +5,7 @@
 use crate::change::ChangeKind;
 use crate::draft::{Draft, Effect};
 use crate::leases::Lease;
-use crate::queue;
+use crate::lock_queue;
 use crate::reply::Body;
 use base::codec::{Reader, put_signed, put_varint};
 use base::limits::{LEASE_CHECKPOINTS_MAX, LEASE_TTL_SECONDS_MAX};
@@ -140,7 +140,7 @@ fn outlives_its_lease(draft: &Draft<'_>, key: &[u8]) -> bool {
     }
     let key = Bytes::copy_from_slice(key);
     let token = draft.current(&key).map_or(Revision::ZERO, |current| current.create);
-    queue::lock_of(&key).is_some_and(|name| queue::standing(draft, &name, token).ahead > 0)
+    lock_queue::lock_of(&key).is_some_and(|name| lock_queue::queue_position(draft, &name, token).ahead > 0)
 }
 
 /// A lease that has ended meanwhile has nothing left to record.

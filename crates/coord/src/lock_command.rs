@@ -6,8 +6,8 @@
 
 use crate::change::ChangeKind;
 use crate::draft::{Draft, Effect};
-use crate::locks::{Calls, Claim, Fence};
-use crate::queue;
+use crate::lock_queue;
+use crate::locks::{ClaimCalls, Fence, LockClaim};
 use crate::reply::{Body, FenceRefusal, LockReply};
 use crate::request::{Put, Request};
 use crate::txn;
@@ -54,7 +54,7 @@ pub struct Leave {
 
 /// What a write may depend on: this token holds this lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FencedBy {
+pub struct FencingToken {
     pub lock: Bytes,
     pub token: Revision,
 }
@@ -62,7 +62,7 @@ pub struct FencedBy {
 /// A put, delete or transaction that happens only while its fence holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fenced {
-    pub fence: FencedBy,
+    pub fence: FencingToken,
     pub request: Request,
 }
 
@@ -70,7 +70,7 @@ pub struct Fenced {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckFence {
     pub resource: Bytes,
-    pub fence: FencedBy,
+    pub fence: FencingToken,
 }
 
 mod flag {
@@ -133,14 +133,14 @@ impl Leave {
     }
 }
 
-impl FencedBy {
+impl FencingToken {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_bytes(out, &self.lock);
         put_signed(out, self.token.0);
     }
 
-    pub(crate) fn decode(reader: &mut Reader) -> Option<FencedBy> {
-        Some(FencedBy { lock: reader.bytes()?, token: Revision(reader.signed()?) })
+    pub(crate) fn decode(reader: &mut Reader) -> Option<FencingToken> {
+        Some(FencingToken { lock: reader.bytes()?, token: Revision(reader.signed()?) })
     }
 }
 
@@ -151,20 +151,25 @@ impl CheckFence {
     }
 
     pub(crate) fn decode(reader: &mut Reader) -> Option<CheckFence> {
-        Some(CheckFence { resource: reader.bytes()?, fence: FencedBy::decode(reader)? })
+        Some(CheckFence { resource: reader.bytes()?, fence: FencingToken::decode(reader)? })
     }
 }
 
 /// One lease has one place: asking again finds it, with the token that it has.
 pub(crate) fn run_acquire(draft: &mut Draft<'_>, acquire: &Acquire) -> Result<Body, Code> {
     draft.leases().get(acquire.lease).ok_or(Code::LeaseNotFound)?;
-    let key = queue::key_of(&acquire.name, acquire.lease);
+    let key = lock_queue::key_of(&acquire.name, acquire.lease);
     let place = draft.current(&key);
     let token = place.map_or(draft.next_revision(), |place| place.create);
-    let standing = queue::standing(draft, &acquire.name, token);
-    let acquired = standing.ahead == 0 || planted(Mutant::DoubleGrant) && standing.ahead == 1;
-    let reply =
-        LockReply { key: key.clone(), token, acquired, ahead: standing.ahead, holder: standing.holder };
+    let queue_position = lock_queue::queue_position(draft, &acquire.name, token);
+    let acquired = queue_position.ahead == 0 || planted(Mutant::DoubleGrant) && queue_position.ahead == 1;
+    let reply = LockReply {
+        key: key.clone(),
+        token,
+        acquired,
+        ahead: queue_position.ahead,
+        holder: queue_position.holder,
+    };
     if acquire.is_try && !acquired {
         let token = place.map_or(Revision::ZERO, |place| place.create);
         return Ok(Body::Lock(LockReply { token, ..reply }));
@@ -189,10 +194,10 @@ fn join(draft: &mut Draft<'_>, acquire: &Acquire, key: Bytes, is_new: bool, is_h
             claim
         }
         _ if !is_new => return,
-        _ => Claim {
+        _ => LockClaim {
             holder: acquire.holder.clone(),
             since: acquire.since,
-            calls: Calls::Few(vec![acquire.call]),
+            calls: ClaimCalls::Few(vec![acquire.call]),
         },
     };
     draft.add_effect(Effect::Claim { key, claim });
@@ -210,7 +215,7 @@ pub(crate) fn run_release(draft: &mut Draft<'_>, release: &Release) -> Result<Bo
 }
 
 fn is_holding(draft: &Draft<'_>, key: &Bytes, token: Revision) -> bool {
-    queue::lock_of(key).is_some_and(|name| queue::standing(draft, &name, token).ahead == 0)
+    lock_queue::lock_of(key).is_some_and(|name| lock_queue::queue_position(draft, &name, token).ahead == 0)
 }
 
 /// A call that has left before, or never joined, leaves nothing behind.
@@ -235,8 +240,8 @@ pub(crate) fn run_leave(draft: &mut Draft<'_>, leave: &Leave) -> Result<Body, Co
 }
 
 /// `None` if the fence holds.
-pub(crate) fn fence_refusal(draft: &Draft<'_>, fence: &FencedBy) -> Option<Body> {
-    let last = queue::holding_token(draft, &fence.lock);
+pub(crate) fn fence_refusal(draft: &Draft<'_>, fence: &FencingToken) -> Option<Body> {
+    let last = lock_queue::holding_token(draft, &fence.lock);
     if last == fence.token && last != Revision::ZERO || planted(Mutant::StaleFenceAccepted) {
         return None;
     }
@@ -246,7 +251,7 @@ pub(crate) fn fence_refusal(draft: &Draft<'_>, fence: &FencedBy) -> Option<Body>
 /// The same token again is the next write of the holder, or a retry of its last. A token that no lock can have yet
 /// would lock out all holders for ever.
 pub(crate) fn run_check(draft: &mut Draft<'_>, check: &CheckFence) -> Result<Body, Code> {
-    let FencedBy { lock, token } = check.fence.clone();
+    let FencingToken { lock, token } = check.fence.clone();
     if token <= Revision::ZERO || token > draft.revisions().current {
         return Err(Code::UnknownToken);
     }

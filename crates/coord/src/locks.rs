@@ -11,31 +11,31 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
 pub struct Locks {
-    claims: Kept<Claim>,
-    fences: Kept<Fence>,
+    claims: TouchedRows<LockClaim>,
+    fences: TouchedRows<Fence>,
 }
 
 /// Rows of one kind by key, and which of them were touched.
 #[derive(Debug)]
-struct Kept<T> {
+struct TouchedRows<T> {
     by_key: BTreeMap<Bytes, T>,
     touched: BTreeSet<Bytes>,
 }
 
 /// The client behind a place in a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct LockClaim {
     /// What the client calls itself.
     pub holder: Bytes,
     /// When it joined the queue, in milliseconds of the clock of the member that it asked; for people to read.
     pub since: i64,
-    pub calls: Calls,
+    pub calls: ClaimCalls,
 }
 
 /// The calls that a place belongs to: while it waits, the one that asked last; while it holds the lock, also those
 /// that ask again, because any of them may have been answered. The last call to leave removes the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Calls {
+pub enum ClaimCalls {
     Few(Vec<u64>),
     /// So many have joined that they are no longer counted: only a release or the end of the lease removes the place.
     Many,
@@ -49,31 +49,31 @@ pub struct Fence {
     pub token: Revision,
 }
 
-impl Calls {
+impl ClaimCalls {
     /// Whether the place may still be this call's.
     pub fn may_have(&self, call: u64) -> bool {
-        matches!(self, Calls::Many) || self.has(call)
+        matches!(self, ClaimCalls::Many) || self.has(call)
     }
 
     pub(crate) fn has(&self, call: u64) -> bool {
-        matches!(self, Calls::Few(calls) if calls.contains(&call))
+        matches!(self, ClaimCalls::Few(calls) if calls.contains(&call))
     }
 
     pub(crate) fn join(&mut self, call: u64, is_held: bool) {
         match self {
-            Calls::Many => {}
-            Calls::Few(calls) if !is_held => *calls = vec![call],
-            Calls::Few(calls) if calls.contains(&call) => {}
-            Calls::Few(calls) if calls.len() >= LOCK_CALLS_MAX => *self = Calls::Many,
-            Calls::Few(calls) => calls.push(call),
+            ClaimCalls::Many => {}
+            ClaimCalls::Few(calls) if !is_held => *calls = vec![call],
+            ClaimCalls::Few(calls) if calls.contains(&call) => {}
+            ClaimCalls::Few(calls) if calls.len() >= LOCK_CALLS_MAX => *self = ClaimCalls::Many,
+            ClaimCalls::Few(calls) => calls.push(call),
         }
     }
 
     /// Whether no call is left.
     pub(crate) fn leave(&mut self, call: u64) -> bool {
         match self {
-            Calls::Many => false,
-            Calls::Few(calls) => {
+            ClaimCalls::Many => false,
+            ClaimCalls::Few(calls) => {
                 calls.retain(|other| *other != call);
                 calls.is_empty()
             }
@@ -81,21 +81,21 @@ impl Calls {
     }
 }
 
-impl Claim {
+impl LockClaim {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(FORMAT);
         put_bytes(out, &self.holder);
         put_signed(out, self.since);
         match &self.calls {
-            Calls::Many => put_varint(out, 0),
-            Calls::Few(calls) => {
+            ClaimCalls::Many => put_varint(out, 0),
+            ClaimCalls::Few(calls) => {
                 put_varint(out, calls.len() as u64);
                 calls.iter().for_each(|call| put_varint(out, *call));
             }
         }
     }
 
-    pub(crate) fn decode(row: Bytes) -> Option<Claim> {
+    pub(crate) fn decode(row: Bytes) -> Option<LockClaim> {
         let mut reader = formatted(row)?;
         let (holder, since) = (reader.bytes()?, reader.signed()?);
         let count = reader.count()?;
@@ -103,8 +103,8 @@ impl Claim {
             return None;
         }
         let calls = (0..count).map(|_| reader.varint()).collect::<Option<Vec<u64>>>()?;
-        let calls = if calls.is_empty() { Calls::Many } else { Calls::Few(calls) };
-        reader.is_empty().then_some(Claim { holder, since, calls })
+        let calls = if calls.is_empty() { ClaimCalls::Many } else { ClaimCalls::Few(calls) };
+        reader.is_empty().then_some(LockClaim { holder, since, calls })
     }
 }
 
@@ -124,12 +124,12 @@ impl Fence {
 }
 
 impl Locks {
-    pub fn claim(&self, key: &[u8]) -> Option<&Claim> {
+    pub fn claim(&self, key: &[u8]) -> Option<&LockClaim> {
         self.claims.by_key.get(key)
     }
 
     /// Every place that has one, in key order.
-    pub fn claims(&self) -> impl Iterator<Item = (&Bytes, &Claim)> {
+    pub fn claims(&self) -> impl Iterator<Item = (&Bytes, &LockClaim)> {
         self.claims.by_key.iter()
     }
 
@@ -141,7 +141,7 @@ impl Locks {
         self.fences.by_key.iter()
     }
 
-    pub fn set_claim(&mut self, key: Bytes, claim: Claim) {
+    pub fn set_claim(&mut self, key: Bytes, claim: LockClaim) {
         self.claims.set(key, claim);
     }
 
@@ -157,7 +157,7 @@ impl Locks {
     }
 
     /// Takes up what was read back.
-    pub fn insert_claim(&mut self, key: Bytes, claim: Claim) {
+    pub fn insert_claim(&mut self, key: Bytes, claim: LockClaim) {
         self.claims.by_key.insert(key, claim);
     }
 
@@ -167,18 +167,18 @@ impl Locks {
 
     /// The rows of what was touched since this was last called.
     pub fn take_rows(&mut self, emit: &mut Emit<'_>) {
-        self.claims.take_rows(Table::Claims, Claim::encode, emit);
+        self.claims.take_rows(Table::Claims, LockClaim::encode, emit);
         self.fences.take_rows(Table::Fences, Fence::encode, emit);
     }
 }
 
-impl<T> Default for Kept<T> {
-    fn default() -> Kept<T> {
-        Kept { by_key: BTreeMap::new(), touched: BTreeSet::new() }
+impl<T> Default for TouchedRows<T> {
+    fn default() -> TouchedRows<T> {
+        TouchedRows { by_key: BTreeMap::new(), touched: BTreeSet::new() }
     }
 }
 
-impl<T> Kept<T> {
+impl<T> TouchedRows<T> {
     fn set(&mut self, key: Bytes, value: T) {
         self.touched.insert(key.clone());
         self.by_key.insert(key, value);

@@ -5,7 +5,7 @@ use crate::members::{Member, MemberChange, put_texts, take_members, take_text, t
 use base::NodeId;
 use base::codec::{Reader, put_bytes, put_varint};
 
-pub(crate) const FOUND: u8 = 20;
+pub(crate) const BOOTSTRAP: u8 = 20;
 pub(crate) const RECONFIGURE: u8 = 21;
 pub(crate) const UPDATE: u8 = 22;
 pub(crate) const PUBLISH: u8 = 23;
@@ -14,14 +14,14 @@ const ADD: u8 = 1;
 const REMOVE: u8 = 2;
 const PROMOTE: u8 = 3;
 const REPLACE: u8 = 4;
-const SETTLE: u8 = 5;
+const FINISH_REPLACEMENT: u8 = 5;
 
 impl MemberChange {
     /// With the number of its kind.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            MemberChange::Found(members) => {
-                out.push(FOUND);
+            MemberChange::Bootstrap(members) => {
+                out.push(BOOTSTRAP);
                 put_varint(out, members.len() as u64);
                 members.iter().for_each(|member| member.encode(out));
             }
@@ -38,8 +38,8 @@ impl MemberChange {
                 put_varint(out, old.0);
                 new.encode(out);
             }
-            MemberChange::Settle { new } => {
-                out.extend([RECONFIGURE, SETTLE]);
+            MemberChange::FinishReplacement { new } => {
+                out.extend([RECONFIGURE, FINISH_REPLACEMENT]);
                 put_varint(out, new.0);
             }
             MemberChange::Promote { id, caught_up } => {
@@ -63,14 +63,14 @@ impl MemberChange {
 
     pub(crate) fn decode(kind: u8, reader: &mut Reader) -> Option<MemberChange> {
         Some(match kind {
-            FOUND => MemberChange::Found(take_members(reader)?),
+            BOOTSTRAP => MemberChange::Bootstrap(take_members(reader)?),
             RECONFIGURE => match reader.u8()? {
                 ADD => MemberChange::Add(Member::decode(reader)?),
                 REMOVE => MemberChange::Remove(NodeId(reader.varint()?)),
                 REPLACE => {
                     MemberChange::Replace { old: NodeId(reader.varint()?), new: Member::decode(reader)? }
                 }
-                SETTLE => MemberChange::Settle { new: NodeId(reader.varint()?) },
+                FINISH_REPLACEMENT => MemberChange::FinishReplacement { new: NodeId(reader.varint()?) },
                 PROMOTE => MemberChange::Promote { id: NodeId(reader.varint()?), caught_up: reader.bool()? },
                 _ => return None,
             },

@@ -2,11 +2,11 @@
 //! a refusal in etcd's words comes out, and the row in which the table is kept. An id that was removed never comes
 //! back, so that no process can act for a removed member.
 
-use crate::rows::{Corrupt, FORMAT};
+use crate::rows::{CorruptRow, FORMAT};
 use base::codec::{Reader, put_bytes, put_varint};
 use base::limits::{LEARNERS_MAX, MEMBER_TEXT_BYTES_MAX, MEMBER_URLS_MAX, MEMBERS_MAX};
 use base::mutant::{Mutant, planted};
-use base::{Code, NodeId, Table, View};
+use base::{Code, NodeId, ReadView, Table};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,7 +52,7 @@ impl Member {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberChange {
     /// The first members of a cluster, as they were configured. Has no effect once there is a table.
-    Found(Vec<Member>),
+    Bootstrap(Vec<Member>),
     Add(Member),
     Remove(NodeId),
     /// Puts a new member in the place of one with a vote, in one step: until it is finished, majorities of the voters
@@ -62,7 +62,7 @@ pub enum MemberChange {
         new: Member,
     },
     /// Ends the replacement that brought this member: from here on only the voters after it count.
-    Settle {
+    FinishReplacement {
         new: NodeId,
     },
     /// Gives a learner its vote. The leader sets whether it has caught up when it orders the change.
@@ -87,8 +87,8 @@ impl MemberChange {
     pub fn reconfigures(&self) -> bool {
         match self {
             MemberChange::Add(_) | MemberChange::Remove(_) | MemberChange::Promote { .. } => true,
-            MemberChange::Replace { .. } | MemberChange::Settle { .. } => true,
-            MemberChange::Found(_) | MemberChange::Update { .. } | MemberChange::Publish { .. } => false,
+            MemberChange::Replace { .. } | MemberChange::FinishReplacement { .. } => true,
+            MemberChange::Bootstrap(_) | MemberChange::Update { .. } | MemberChange::Publish { .. } => false,
         }
     }
 }
@@ -132,19 +132,19 @@ impl Members {
 
     /// The voters, or those after an unfinished replacement.
     pub fn voters(&self) -> Vec<NodeId> {
-        self.with_vote_but(self.replacement.map(|replacement| replacement.old))
+        self.voters_without(self.replacement.map(|replacement| replacement.old))
     }
 
     /// The voters before an unfinished replacement; empty when there is none.
     pub fn outgoing(&self) -> Vec<NodeId> {
-        self.replacement.map_or(Vec::new(), |replacement| self.with_vote_but(Some(replacement.new)))
+        self.replacement.map_or(Vec::new(), |replacement| self.voters_without(Some(replacement.new)))
     }
 
     pub fn replacement(&self) -> Option<Replacement> {
         self.replacement
     }
 
-    fn with_vote_but(&self, without: Option<NodeId>) -> Vec<NodeId> {
+    fn voters_without(&self, without: Option<NodeId>) -> Vec<NodeId> {
         let voters = self.list.values().filter(|member| !member.learner && Some(member.id) != without);
         voters.map(|member| member.id).collect()
     }
@@ -152,7 +152,7 @@ impl Members {
     /// Whether a removed member may stop, once these members have applied its removal durably. Members that have not
     /// applied it still count its vote and may need it: only when a majority of the voters has applied it does every
     /// majority contain such a member.
-    pub fn can_do_without(&self, gone: NodeId, know: &BTreeSet<NodeId>) -> bool {
+    pub fn can_release_removed(&self, gone: NodeId, know: &BTreeSet<NodeId>) -> bool {
         let voters: Vec<NodeId> = self.voters().into_iter().filter(|voter| *voter != gone).collect();
         let knowing = voters.iter().filter(|voter| know.contains(voter)).count();
         2 * knowing > voters.len() || planted(Mutant::RemovedGoesAtOnce)
@@ -164,13 +164,13 @@ impl Members {
 
     /// Applies a change whole, or refuses it and changes nothing.
     pub fn change(&mut self, change: &MemberChange) -> Result<(), Code> {
-        let settles = matches!(change, MemberChange::Settle { .. });
+        let settles = matches!(change, MemberChange::FinishReplacement { .. });
         if change.reconfigures() && !settles && self.replacement.is_some() {
             // The refusal is temporary.
             return Err(Code::UnhealthyCluster);
         }
         match change {
-            MemberChange::Found(first) => {
+            MemberChange::Bootstrap(first) => {
                 if self.is_empty() {
                     self.list = first.iter().map(|member| (member.id, member.clone())).collect();
                 }
@@ -189,7 +189,7 @@ impl Members {
                 self.list.insert(new.id, new.clone());
                 self.replacement = Some(Replacement { old: *old, new: new.id });
             }
-            MemberChange::Settle { new } => {
+            MemberChange::FinishReplacement { new } => {
                 if let Some(settled) = self.replacement.take_if(|replacement| replacement.new == *new) {
                     self.list.remove(&settled.old);
                     self.removed.insert(settled.old);
@@ -279,9 +279,9 @@ impl Members {
     }
 
     /// `None` when the store has no table.
-    pub fn read(view: &dyn View) -> Result<Option<Members>, Corrupt> {
+    pub fn read(view: &dyn ReadView) -> Result<Option<Members>, CorruptRow> {
         let Some(row) = view.get(Table::Meta, MEMBERS_KEY) else { return Ok(None) };
-        Members::decode(row).ok_or(Corrupt::malformed(Table::Meta, MEMBERS_KEY)).map(Some)
+        Members::decode(row).ok_or(CorruptRow::malformed(Table::Meta, MEMBERS_KEY)).map(Some)
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -314,8 +314,8 @@ impl Members {
         let known = |replacement: &Replacement| {
             list.contains_key(&replacement.old) && list.contains_key(&replacement.new)
         };
-        let lawful = reader.is_empty() && replacement.as_ref().is_none_or(known);
-        lawful.then_some(Members { list, removed, replacement })
+        let is_valid = reader.is_empty() && replacement.as_ref().is_none_or(known);
+        is_valid.then_some(Members { list, removed, replacement })
     }
 }
 

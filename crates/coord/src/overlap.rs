@@ -109,7 +109,7 @@ fn branch_writes(branch: &[Request]) -> Result<Writes<'_>, Code> {
 
 /// At one border, what ends is reported before what starts, and both before a put that lies behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+enum SweepEvent {
     DeleteEnds,
     DeleteStarts,
     Put,
@@ -122,15 +122,15 @@ fn clash(operations: &[Writes<'_>]) -> bool {
     let mut last_put = None;
     for (border, event, operation) in sorted_events(operations) {
         match event {
-            Event::DeleteStarts => {
+            SweepEvent::DeleteStarts => {
                 deleting[operation] = true;
                 deleting_count += 1;
             }
-            Event::DeleteEnds => {
+            SweepEvent::DeleteEnds => {
                 deleting[operation] = false;
                 deleting_count -= 1;
             }
-            Event::Put => {
+            SweepEvent::Put => {
                 let deleted_by_others = deleting_count - usize::from(deleting[operation]);
                 if deleted_by_others > 0 || last_put == Some(border) {
                     return true;
@@ -142,15 +142,15 @@ fn clash(operations: &[Writes<'_>]) -> bool {
     false
 }
 
-fn sorted_events<'a>(operations: &[Writes<'a>]) -> Vec<(Border<'a>, Event, usize)> {
+fn sorted_events<'a>(operations: &[Writes<'a>]) -> Vec<(Border<'a>, SweepEvent, usize)> {
     let mut events = Vec::new();
     for (operation, writes) in operations.iter().enumerate() {
         for key in &writes.puts {
-            events.push((Border::Before(key), Event::Put, operation));
+            events.push((Border::Before(key), SweepEvent::Put, operation));
         }
         for (start, end) in &writes.deletes {
-            events.push((*start, Event::DeleteStarts, operation));
-            events.push((*end, Event::DeleteEnds, operation));
+            events.push((*start, SweepEvent::DeleteStarts, operation));
+            events.push((*end, SweepEvent::DeleteEnds, operation));
         }
     }
     events.sort_unstable();

@@ -3,7 +3,7 @@
 //! whatever is written between two of them; the reader holds the revision so that it is not swept meanwhile.
 
 use crate::change::Records;
-use crate::draft::At;
+use crate::draft::ReadAt;
 use crate::range;
 use crate::reply::{Body, RangeReply, Reply};
 use crate::request::Range;
@@ -11,15 +11,15 @@ use crate::state::State;
 use base::{Code, KeyRange, RangeEnd, Revision};
 use bytes::Bytes;
 
-pub use crate::entry::{Content, Shown, Version};
+pub use crate::entry::{Content, Version, VisibleVersion};
 
 /// How a walk through a piece ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Walked {
+pub enum WalkEnd {
     /// The next piece begins with this key.
-    Upto(Bytes),
+    NextKey(Bytes),
     /// All keys of the range have been looked at.
-    ToTheEnd,
+    Finished,
 }
 
 impl State {
@@ -41,7 +41,7 @@ impl State {
 
     /// The whole answer to a range at its revision, even if that was compacted but not swept.
     pub fn range_held(&self, records: &dyn Records, range: &Range) -> RangeReply {
-        let answer = range::answer_at(&self.draft(records), range, At::Past(range.revision), usize::MAX);
+        let answer = range::answer_at(&self.draft(records), range, ReadAt::Past(range.revision), usize::MAX);
         answer.expect("an answer may be as large as it likes")
     }
 
@@ -57,25 +57,25 @@ impl State {
         range: &Range,
         from: &Bytes,
         keys_max: usize,
-        visit: &mut dyn FnMut(&[u8], &Shown) -> bool,
-    ) -> Walked {
+        visit: &mut dyn FnMut(&[u8], &VisibleVersion) -> bool,
+    ) -> WalkEnd {
         let rest = KeyRange { start: from.clone(), end: range.keys.end.clone() };
         if range.keys.end == RangeEnd::Single && *from != range.keys.start {
-            return Walked::ToTheEnd;
+            return WalkEnd::Finished;
         }
-        for (nth, (key, shown)) in self.index.shown_at(&rest, range.revision).enumerate() {
+        for (nth, (key, shown)) in self.index.visible_at(&rest, range.revision).enumerate() {
             let selected = shown.filter(|shown| range.selects(&shown.version));
             if nth == keys_max || selected.is_some_and(|shown| !visit(key, &shown)) {
-                return Walked::Upto(Bytes::copy_from_slice(key));
+                return WalkEnd::NextKey(Bytes::copy_from_slice(key));
             }
         }
-        Walked::ToTheEnd
+        WalkEnd::Finished
     }
 }
 
-fn revision_of(at: At, now: Revision) -> Revision {
+fn revision_of(at: ReadAt, now: Revision) -> Revision {
     match at {
-        At::Now => now,
-        At::Past(revision) => revision,
+        ReadAt::Now => now,
+        ReadAt::Past(revision) => revision,
     }
 }

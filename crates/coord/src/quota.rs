@@ -1,9 +1,9 @@
 //! The quota that was set at run time, which then replaces the configured quota on all members. A command sets it or
 //! takes it back; the row is missing while none was set. Rows in docs/formats/rows.md.
 
-use crate::rows::{Corrupt, Emit, FORMAT, formatted};
+use crate::rows::{CorruptRow, Emit, FORMAT, formatted};
 use base::codec::put_varint;
-use base::{Table, View};
+use base::{ReadView, Table};
 
 const QUOTA_KEY: &[u8] = b"quota";
 
@@ -36,10 +36,10 @@ impl Quota {
         emit(Table::Meta, QUOTA_KEY, value.as_deref());
     }
 
-    pub fn load(view: &dyn View) -> Result<Quota, Corrupt> {
+    pub fn load(view: &dyn ReadView) -> Result<Quota, CorruptRow> {
         let Some(row) = view.get(Table::Meta, QUOTA_KEY) else { return Ok(Quota::default()) };
         let bytes = formatted(row).and_then(|mut reader| reader.varint().filter(|_| reader.is_empty()));
-        let bytes = bytes.ok_or(Corrupt::malformed(Table::Meta, QUOTA_KEY))?;
+        let bytes = bytes.ok_or(CorruptRow::malformed(Table::Meta, QUOTA_KEY))?;
         Ok(Quota { bytes: Some(bytes), changed: false })
     }
 }

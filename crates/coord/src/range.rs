@@ -3,7 +3,7 @@
 //! the index knows, so that a value is read only for a key that is answered. The count is always that of the
 //! whole range.
 
-use crate::draft::{At, Draft};
+use crate::draft::{Draft, ReadAt};
 use crate::entry::Version;
 use crate::reply::{KeyValue, RangeReply};
 use crate::request::{Order, Range, Sort, SortTarget};
@@ -20,7 +20,7 @@ pub fn answer(draft: &Draft<'_>, range: &Range) -> Result<RangeReply, Code> {
 }
 
 /// `None` as soon as it is seen that the answer takes more than `bytes_max`.
-pub fn answer_at(draft: &Draft<'_>, range: &Range, at: At, bytes_max: usize) -> Option<RangeReply> {
+pub fn answer_at(draft: &Draft<'_>, range: &Range, at: ReadAt, bytes_max: usize) -> Option<RangeReply> {
     if range.count_only {
         let count = draft.count(&range.keys, at) as u64;
         return Some(RangeReply { count, ..RangeReply::default() });
@@ -33,7 +33,7 @@ pub fn answer_at(draft: &Draft<'_>, range: &Range, at: At, bytes_max: usize) -> 
 }
 
 /// In key order: the walk ends with the limit, and what lies behind it is only counted.
-fn answer_plain(draft: &Draft<'_>, range: &Range, at: At, bytes_max: usize) -> Option<RangeReply> {
+fn answer_plain(draft: &Draft<'_>, range: &Range, at: ReadAt, bytes_max: usize) -> Option<RangeReply> {
     let limit = range.limit();
     let taken = draft.versions(&range.keys, at).take(limit);
     let kvs = read(draft, taken, range.keys_only, bytes_max)?;
@@ -43,7 +43,7 @@ fn answer_plain(draft: &Draft<'_>, range: &Range, at: At, bytes_max: usize) -> O
 }
 
 /// Filters first, then the order, then the limit.
-fn answer_selected(draft: &Draft<'_>, range: &Range, at: At, bytes_max: usize) -> Option<RangeReply> {
+fn answer_selected(draft: &Draft<'_>, range: &Range, at: ReadAt, bytes_max: usize) -> Option<RangeReply> {
     let mut count = 0;
     let mut selected: Vec<(&[u8], Version)> = draft
         .versions(&range.keys, at)
@@ -52,7 +52,7 @@ fn answer_selected(draft: &Draft<'_>, range: &Range, at: At, bytes_max: usize) -
         .collect();
     let limit = range.limit();
     let more = selected.len() > limit;
-    if is_sort_unasked(range) {
+    if is_order_unspecified(range) {
         selected.truncate(limit.saturating_add(1));
     }
     let kvs = match range.sort {
@@ -116,14 +116,14 @@ fn compare_by(sort: Sort, left: &(&[u8], Version), right: &(&[u8], Version)) -> 
 
 fn directed(rising: Ordering, order: Order) -> Ordering {
     match order {
-        Order::Ascending | Order::Unasked => rising,
+        Order::Ascending | Order::Unspecified => rising,
         Order::Descending => rising.reverse(),
     }
 }
 
 /// etcd sees that it must look at the whole range by the order or by a filter, not by the target.
-fn is_sort_unasked(range: &Range) -> bool {
-    range.sort.is_some_and(|sort| sort.order == Order::Unasked) && !range.is_filtered()
+fn is_order_unspecified(range: &Range) -> bool {
+    range.sort.is_some_and(|sort| sort.order == Order::Unspecified) && !range.is_filtered()
 }
 
 /// As etcd since 3.7, keys alone come from the index and without their lease.

@@ -46,10 +46,10 @@ pub enum Body {
     /// The TTL in seconds that the lease has again; zero when there is no such lease.
     LeaseRenewed {
         ttl: i64,
-        renewal: Renewal,
+        renewal: LeaseRenewal,
     },
     /// The leases whose time is nearly up, the next to end first.
-    LeasesEnding(Vec<Ending>),
+    LeasesEnding(Vec<EndingLease>),
     LeaseTime(LeaseTime),
     Lock(LockReply),
     Unlocked,
@@ -77,11 +77,11 @@ pub struct LockReply {
     /// Places before it.
     pub ahead: u64,
     /// The holder before this call; `None` if the lock was free.
-    pub holder: Option<Holder>,
+    pub holder: Option<LockHolder>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
+pub struct LockHolder {
     pub key: Bytes,
     pub token: Revision,
 }
@@ -102,19 +102,19 @@ pub struct LeaseTime {
     /// Sorted; only when they were asked for.
     pub keys: Vec<Bytes>,
     /// The last one.
-    pub renewal: Renewal,
+    pub renewal: LeaseRenewal,
 }
 
 /// Names one renewal of a lease: the term of the leader that granted it, and its number there. Zero stands for
 /// none in that term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Renewal {
+pub struct LeaseRenewal {
     pub term: Term,
     pub nth: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ending {
+pub struct EndingLease {
     pub id: LeaseId,
     pub left_ms: u64,
 }

@@ -132,7 +132,7 @@ pub enum Order {
     Descending,
     /// A target was named but no order: ascending, and as in etcd only among the first keys of the range, as
     /// many as the limit and one more.
-    Unasked,
+    Unspecified,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

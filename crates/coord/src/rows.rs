@@ -9,7 +9,7 @@ use crate::members::MEMBERS_KEY;
 use crate::state::State;
 use base::codec::{Reader, put_signed, put_varint, take_signed};
 use base::mutant::{Mutant, planted};
-use base::{Index, LeaseId, NodeId, Position, Revision, Table, Term, View};
+use base::{Index, LeaseId, NodeId, Position, ReadView, Revision, Table, Term};
 use bytes::Bytes;
 use std::fmt;
 
@@ -24,29 +24,29 @@ const DELETE: u8 = 2;
 
 /// A row that cannot be what was written, or does not fit the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Corrupt {
+pub struct CorruptRow {
     pub table: Table,
     pub key: Bytes,
     pub what: &'static str,
 }
 
-impl Corrupt {
-    pub fn new(table: Table, key: &[u8], what: &'static str) -> Corrupt {
-        Corrupt { table, key: Bytes::copy_from_slice(key), what }
+impl CorruptRow {
+    pub fn new(table: Table, key: &[u8], what: &'static str) -> CorruptRow {
+        CorruptRow { table, key: Bytes::copy_from_slice(key), what }
     }
 
-    pub fn malformed(table: Table, key: &[u8]) -> Corrupt {
-        Corrupt::new(table, key, "malformed")
+    pub fn malformed(table: Table, key: &[u8]) -> CorruptRow {
+        CorruptRow::new(table, key, "malformed")
     }
 }
 
-impl fmt::Display for Corrupt {
+impl fmt::Display for CorruptRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "table {:?}, row {:?}: {}", self.table, self.key, self.what)
     }
 }
 
-impl std::error::Error for Corrupt {}
+impl std::error::Error for CorruptRow {}
 
 /// Takes a row to be written (`Some`) or removed (`None`).
 pub type Emit<'a> = dyn FnMut(Table, &[u8], Option<&[u8]>) + 'a;
@@ -54,7 +54,7 @@ pub type Emit<'a> = dyn FnMut(Table, &[u8], Option<&[u8]>) + 'a;
 /// The rows of changes, which come in the order of their revisions: those of the log first, then the versions, so
 /// that each table grows at its end. The rows of the index are written by `Unindexed`.
 pub fn change_rows(changes: &[Change], emit: &mut Emit<'_>) {
-    let mut row = Buffers::default();
+    let mut row = RowBuffers::default();
     for change in changes {
         row.log(change, emit);
     }
@@ -65,16 +65,16 @@ pub fn change_rows(changes: &[Change], emit: &mut Emit<'_>) {
 
 /// Where rows are encoded, kept from one to the next.
 #[derive(Default)]
-struct Buffers {
+struct RowBuffers {
     key: Vec<u8>,
     value: Vec<u8>,
 }
 
-impl Buffers {
+impl RowBuffers {
     fn log(&mut self, change: &Change, emit: &mut Emit<'_>) {
         self.clear();
         log_key(change.revision, change.sub, &mut self.key);
-        log_value(&Logged::of(change), &mut self.value);
+        log_value(&LoggedChange::of(change), &mut self.value);
         emit(Table::Log, &self.key, Some(&self.value));
     }
 
@@ -128,9 +128,9 @@ pub struct Meta {
 
 impl Meta {
     /// `None` when the store was never written.
-    pub fn read(view: &dyn View) -> Result<Option<Meta>, Corrupt> {
+    pub fn read(view: &dyn ReadView) -> Result<Option<Meta>, CorruptRow> {
         let Some(row) = view.get(Table::Meta, META_KEY) else { return Ok(None) };
-        let malformed = Corrupt::new(Table::Meta, META_KEY, "malformed");
+        let malformed = CorruptRow::new(Table::Meta, META_KEY, "malformed");
         Meta::decode(row).ok_or(malformed).map(Some)
     }
 
@@ -198,11 +198,15 @@ pub fn content_in_row(row: &[u8]) -> Option<(LeaseId, &[u8])> {
 }
 
 /// A version read from the store with one `get`.
-pub fn read_record(view: &dyn View, key: &[u8], revision: Revision) -> Result<Option<Record>, Corrupt> {
+pub fn read_record(
+    view: &dyn ReadView,
+    key: &[u8],
+    revision: Revision,
+) -> Result<Option<Record>, CorruptRow> {
     let mut row_key = Vec::new();
     version_key(key, revision, &mut row_key);
     let Some(row) = view.get(Table::Versions, &row_key) else { return Ok(None) };
-    record_from_row(row).ok_or_else(|| Corrupt::new(Table::Versions, &row_key, "malformed")).map(Some)
+    record_from_row(row).ok_or_else(|| CorruptRow::new(Table::Versions, &row_key, "malformed")).map(Some)
 }
 
 pub(crate) fn index_value(current: &Current, out: &mut Vec<u8>) {
@@ -238,7 +242,7 @@ pub fn parse_log_key(row: &[u8]) -> Option<(Revision, u32)> {
     Some((Revision(i64::from_be_bytes(*revision)), u32::from_be_bytes(sub.try_into().ok()?)))
 }
 
-pub(crate) fn log_value(line: &Logged, out: &mut Vec<u8>) {
+pub(crate) fn log_value(line: &LoggedChange, out: &mut Vec<u8>) {
     out.push(FORMAT);
     out.push(if line.put.is_some() { PUT } else { DELETE });
     put_signed(out, line.prev.0);
@@ -253,7 +257,7 @@ pub(crate) fn log_value(line: &Logged, out: &mut Vec<u8>) {
 
 /// A change as the log keeps it: without value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Logged {
+pub struct LoggedChange {
     pub key: Bytes,
     /// The revision of the version that was replaced or ended; zero when there was none.
     pub prev: Revision,
@@ -271,7 +275,7 @@ pub struct LoggedPut {
 }
 
 /// What the rows of a change take in the store, about: its line in the log, and for a put its version.
-pub(crate) fn change_bytes(logged: &Logged) -> u64 {
+pub(crate) fn change_bytes(logged: &LoggedChange) -> u64 {
     let key_len = logged.key.len() as u64;
     match logged.put {
         Some(put) => 2 * key_len + u64::from(put.value_len) + PUT_ROWS_BYTES,
@@ -284,9 +288,9 @@ const PUT_ROWS_BYTES: u64 = 48;
 /// The numbers in the row of a delete.
 const DELETE_ROW_BYTES: u64 = 24;
 
-impl Logged {
+impl LoggedChange {
     /// The same of a change that is not a row yet.
-    pub fn of(change: &Change) -> Logged {
+    pub fn of(change: &Change) -> LoggedChange {
         let put = match &change.kind {
             ChangeKind::Put(record) => Some(LoggedPut {
                 create: record.create,
@@ -296,10 +300,10 @@ impl Logged {
             }),
             ChangeKind::Delete => None,
         };
-        Logged { key: change.key.clone(), prev: change.prev, put }
+        LoggedChange { key: change.key.clone(), prev: change.prev, put }
     }
 
-    pub fn from_row(row: Bytes) -> Option<Logged> {
+    pub fn from_row(row: Bytes) -> Option<LoggedChange> {
         let mut reader = formatted(row)?;
         let kind = reader.u8()?;
         let prev = Revision(reader.signed()?);
@@ -313,7 +317,7 @@ impl Logged {
             DELETE => None,
             _ => return None,
         };
-        Some(Logged { key: reader.rest(), prev, put })
+        Some(LoggedChange { key: reader.rest(), prev, put })
     }
 
     pub(crate) fn version(&self, modified: Revision) -> Option<Version> {

@@ -3,10 +3,10 @@
 //! table comes with the first request and goes with the lease, in the same step. Of each session the last answers are
 //! kept; below them nothing is known any more, so nothing is carried out.
 
+use crate::cached_reply::{self, ReplyResult};
 use crate::command::Command;
-use crate::kept::{self, Answer};
+use crate::idempotent::{IdempotentCommand, RequestId};
 use crate::leases::Leases;
-use crate::once::{Once, RequestId};
 use crate::rows::{Emit, FORMAT, formatted};
 use base::codec::put_varint;
 use base::limits::{SESSION_REPLIES_MAX, SESSIONS_BYTES_MAX};
@@ -20,29 +20,29 @@ pub struct Sessions {
     by_lease: BTreeMap<LeaseId, Session>,
     /// Of all kept answers.
     bytes: usize,
-    touched: BTreeSet<Place>,
+    touched: BTreeSet<SessionRow>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Session {
     /// What was below is forgotten.
     low: u64,
-    answers: BTreeMap<u64, Kept>,
+    answers: BTreeMap<u64, CachedReply>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Kept {
+struct CachedReply {
     fingerprint: u64,
     /// As `kept` encodes it.
     answer: Bytes,
 }
 
 /// A row: the session's low mark, or the answer to one of its requests.
-pub(crate) type Place = (LeaseId, Option<u64>);
+pub(crate) type SessionRow = (LeaseId, Option<u64>);
 
 impl Sessions {
     /// The answer that a request gets without being carried out, if there is one.
-    pub fn recall(&self, leases: &Leases, once: &Once) -> Option<Answer> {
+    pub fn recall(&self, leases: &Leases, once: &IdempotentCommand) -> Option<ReplyResult> {
         let RequestId { session, seq, .. } = once.id;
         if leases.get(session).is_none() && !planted(Mutant::UnknownSessionServed) {
             return Some(Err(Code::SessionUnknown));
@@ -63,13 +63,14 @@ impl Sessions {
         if kept.fingerprint != once.fingerprint() && !planted(Mutant::ReplyOfAnother) {
             return Some(Err(Code::RequestIdReused));
         }
-        Some(kept::decode(kept.answer.clone()).expect("only what can be read is kept"))
+        Some(cached_reply::decode(kept.answer.clone()).expect("only what can be read is kept"))
     }
 
-    pub fn remember(&mut self, once: &Once, answer: &Answer) {
+    pub fn remember(&mut self, once: &IdempotentCommand, answer: &ReplyResult) {
         let RequestId { session: lease, seq, low } = once.id;
-        let room = SESSIONS_BYTES_MAX.saturating_sub(self.bytes);
-        let kept = Kept { fingerprint: once.fingerprint(), answer: kept::encode(answer, room) };
+        let bytes_left = SESSIONS_BYTES_MAX.saturating_sub(self.bytes);
+        let kept =
+            CachedReply { fingerprint: once.fingerprint(), answer: cached_reply::encode(answer, bytes_left) };
         self.bytes += kept.answer.len();
         self.touched.extend([(lease, None), (lease, Some(seq))]);
         let session = self.by_lease.entry(lease).or_default();
@@ -131,13 +132,13 @@ impl Sessions {
 
     /// Takes up a row that was read back; a mark comes before the answers of its session. The error says what is
     /// wrong with it.
-    pub(crate) fn insert(&mut self, (lease, seq): Place, row: Bytes) -> Result<(), &'static str> {
+    pub(crate) fn insert(&mut self, (lease, seq): SessionRow, row: Bytes) -> Result<(), &'static str> {
         let Some(seq) = seq else {
             let session = Session::decode(row).ok_or("malformed")?;
             self.by_lease.insert(lease, session);
             return Ok(());
         };
-        let kept = Kept::decode(row).ok_or("malformed")?;
+        let kept = CachedReply::decode(row).ok_or("malformed")?;
         let session = self.by_lease.get_mut(&lease).ok_or("an answer without its session")?;
         if seq < session.low {
             return Err("an answer below the session's mark");
@@ -161,27 +162,27 @@ impl Session {
     }
 }
 
-impl Kept {
+impl CachedReply {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(FORMAT);
         out.extend_from_slice(&self.fingerprint.to_le_bytes());
         out.extend_from_slice(&self.answer);
     }
 
-    fn decode(row: Bytes) -> Option<Kept> {
+    fn decode(row: Bytes) -> Option<CachedReply> {
         let mut reader = formatted(row)?;
-        let kept = Kept { fingerprint: reader.u64()?, answer: reader.rest() };
-        kept::decode(kept.answer.clone()).map(|_| kept)
+        let kept = CachedReply { fingerprint: reader.u64()?, answer: reader.rest() };
+        cached_reply::decode(kept.answer.clone()).map(|_| kept)
     }
 }
 
-fn key_of((lease, seq): Place) -> Vec<u8> {
+fn key_of((lease, seq): SessionRow) -> Vec<u8> {
     let mut key = lease.0.to_be_bytes().to_vec();
     key.extend(seq.into_iter().flat_map(u64::to_be_bytes));
     key
 }
 
-pub(crate) fn parse_key(row: &[u8]) -> Option<Place> {
+pub(crate) fn parse_key(row: &[u8]) -> Option<SessionRow> {
     let (lease, seq) = row.split_first_chunk::<8>()?;
     let seq = match seq {
         [] => None,

@@ -3,27 +3,27 @@
 //! trace. Two members that applied the same log have the same state, which equal hashes show.
 
 use crate::alarms::{Alarm, Alarms};
-use crate::auth::{self, Auth, AuthCommand, Caller, LeaseNeed};
+use crate::auth::{self, Auth, AuthCommand, Caller, LeaseAccess};
+use crate::cached_reply::ReplyResult;
 use crate::change::{Change, ChangeKind, Records};
-use crate::clock::Clock;
+use crate::clock::RevisionClock;
 use crate::command::Command;
 use crate::compaction::Sweep;
 use crate::documents::{Documents, SetDocument};
 use crate::draft::{self, Draft, Effect, Revisions};
+use crate::history_rows::HistoryRows;
+use crate::idempotent::{IdempotentCommand, RequestId};
 use crate::index::Index;
-use crate::kept::Answer;
 use crate::leases::{Lease, Leases};
-use crate::locks::{Claim, Locks};
+use crate::locks::{LockClaim, Locks};
 use crate::members::{MemberChange, Members};
-use crate::once::{Once, RequestId};
 use crate::origins::Origins;
 use crate::proposal::Proposal;
 use crate::quota::Quota;
 use crate::reply::{Body, RangeReply, Reply};
 use crate::request::{Range, Request};
-use crate::rows::{Logged, change_bytes};
+use crate::rows::{LoggedChange, change_bytes};
 use crate::sessions::Sessions;
-use crate::skeletons::Skeletons;
 use crate::{range, txn};
 use base::checksum::hash64;
 use base::mutant::{Mutant, planted};
@@ -38,9 +38,9 @@ pub struct State {
     pub(crate) sessions: Sessions,
     pub(crate) members: Members,
     pub(crate) alarms: Alarms,
-    pub(crate) clock: Clock,
+    pub(crate) clock: RevisionClock,
     pub(crate) quota: Quota,
-    pub(crate) skeletons: Skeletons,
+    pub(crate) history_rows: HistoryRows,
     pub(crate) documents: Documents,
     pub(crate) auth: Auth,
     /// What the rows of all changes take, those of the past included. Members sweep at their own pace, so it is
@@ -54,7 +54,7 @@ pub struct State {
 }
 
 /// The place of a line in the log of changes: a revision, and the order within it.
-pub(crate) type Place = (Revision, u32);
+pub(crate) type ChangePosition = (Revision, u32);
 
 /// What became of a proposal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,9 +76,9 @@ impl State {
             sessions: Sessions::default(),
             members: Members::default(),
             alarms: Alarms::default(),
-            clock: Clock::default(),
+            clock: RevisionClock::default(),
             quota: Quota::default(),
-            skeletons: Skeletons::default(),
+            history_rows: HistoryRows::default(),
             documents: Documents::default(),
             auth: Auth::default(),
             stored_bytes: 0,
@@ -112,34 +112,34 @@ impl State {
         if self.origins.is_duplicate(proposal.id) {
             return Applied::Duplicate;
         }
-        let (caller, command) = proposal.command.asked();
+        let (caller, command) = proposal.command.caller_and_command();
         let refusal = auth::check_command(&self.auth, &self.leases, caller, command).err();
         let (reply, changes, effects) = match refusal.map(Err).or_else(|| self.recall(command)) {
             Some(answer) => (answer, Vec::new(), Vec::new()),
-            None => self.carry_out(records, at, command),
+            None => self.execute(records, at, command),
         };
         self.origins.record(proposal.id, proposal.low);
         self.hash = next_hash(self.hash, at, proposal, reply.as_ref().err().copied());
         self.hash = changes.iter().fold(self.hash, hash_change);
         self.hash = effects.iter().fold(self.hash, hash_effect);
-        if let Command::Once(once) = command {
+        if let Command::Idempotent(once) = command {
             self.hash = hash_once(self.hash, once, &reply);
         }
         Applied::Done { reply, changes }
     }
 
     /// The cached reply to a client's request that must not be applied: it was applied before, or that is not known.
-    fn recall(&self, command: &Command) -> Option<Answer> {
-        let Command::Once(once) = command else { return None };
+    fn recall(&self, command: &Command) -> Option<ReplyResult> {
+        let Command::Idempotent(once) = command else { return None };
         self.sessions.recall(&self.leases, once)
     }
 
-    fn carry_out(
+    fn execute(
         &mut self,
         records: &dyn Records,
         at: Position,
         command: &Command,
-    ) -> (Answer, Vec<Change>, Vec<Effect>) {
+    ) -> (ReplyResult, Vec<Change>, Vec<Effect>) {
         if let Command::Members(change) = command {
             return (self.change_members(change), Vec::new(), Vec::new());
         }
@@ -158,10 +158,10 @@ impl State {
             Ok(body) => (Ok(body), draft.into_parts()),
             Err(code) => (Err(code), Default::default()),
         };
-        self.absorb(&changes);
-        effects.iter().for_each(|effect| self.take_effect(at, effect.clone()));
+        self.apply_changes(&changes);
+        effects.iter().for_each(|effect| self.apply_effect(at, effect.clone()));
         let answer = body.map(|body| Reply { revision: self.revision, body });
-        if let Command::Once(once) = command
+        if let Command::Idempotent(once) = command
             && self.leases.get(once.id.session).is_some()
             && !(answer.is_err() && planted(Mutant::RefusalNotKept))
         {
@@ -171,21 +171,21 @@ impl State {
     }
 
     /// The table is hashed whole: it is small, and changes are rare.
-    fn change_members(&mut self, change: &MemberChange) -> Answer {
+    fn change_members(&mut self, change: &MemberChange) -> ReplyResult {
         self.members.change(change)?;
         self.hash = hash64(&self.members.encode(), self.hash);
         let members = self.members.iter().cloned().collect();
         Ok(Reply { revision: self.revision, body: Body::Members(members) })
     }
 
-    fn set_document(&mut self, set: &SetDocument) -> Answer {
+    fn set_document(&mut self, set: &SetDocument) -> ReplyResult {
         let version = self.documents.set(set)?;
         self.hash = hash64(&set.bytes, hash_row(self.hash, 28, set.name.as_bytes(), |_| {}));
         Ok(Reply { revision: self.revision, body: Body::Document { version } })
     }
 
     /// What users may do follows from the commands, so it is these that are hashed.
-    fn run_auth(&mut self, at: Position, command: &AuthCommand) -> Answer {
+    fn run_auth(&mut self, at: Position, command: &AuthCommand) -> ReplyResult {
         let reply = self.auth.run(at.index, command)?;
         let numbers = [41, self.auth.revision(), u64::from(self.auth.is_enabled())];
         let mut bytes = Vec::new();
@@ -205,7 +205,7 @@ impl State {
     }
 
     /// Why a call of this caller about leases is not answered.
-    pub fn check_leases(&self, caller: &Caller, need: LeaseNeed) -> Result<(), Code> {
+    pub fn check_leases(&self, caller: &Caller, need: LeaseAccess) -> Result<(), Code> {
         auth::check_leases(&self.auth, &self.leases, caller, need)
     }
 
@@ -248,7 +248,7 @@ impl State {
     }
 
     /// The client behind a place in the queue of a lock.
-    pub fn claim(&self, key: &[u8]) -> Option<&Claim> {
+    pub fn claim(&self, key: &[u8]) -> Option<&LockClaim> {
         self.locks.claim(key)
     }
 
@@ -266,7 +266,7 @@ impl State {
         Reply { revision: self.revision, body: Body::Leases(ids) }
     }
 
-    fn take_effect(&mut self, at: Position, effect: Effect) {
+    fn apply_effect(&mut self, at: Position, effect: Effect) {
         match effect {
             Effect::Grant { id, ttl } => self.leases.grant(id, Lease::new(ttl, at.index)),
             Effect::Revoke(id) => {
@@ -275,7 +275,7 @@ impl State {
             }
             Effect::Checkpoint { id, remaining } => self.leases.checkpoint(id, remaining),
             Effect::Alarm { alarm, raised } => self.alarms.set(alarm, raised),
-            Effect::Mark { millis } => self.clock.mark(self.revision, millis),
+            Effect::TimeMark { millis } => self.clock.mark(self.revision, millis),
             Effect::Quota(bytes) => self.quota.set(bytes),
             Effect::Compact(revision) => {
                 self.sweep = Some(Sweep::rise(self.compacted, self.sweep));
@@ -301,12 +301,12 @@ impl State {
     }
 
     /// Something has changed since the time of day was last marked.
-    pub fn wants_mark(&self) -> bool {
+    pub fn needs_time_mark(&self) -> bool {
         self.revision > Revision::EMPTY_STORE && !self.clock.is_marked(self.revision)
     }
 
     /// Answers that are kept for clients who may ask again.
-    pub fn kept_answers(&self) -> usize {
+    pub fn cached_replies(&self) -> usize {
         self.sessions.answers()
     }
 
@@ -321,7 +321,7 @@ impl State {
         self.hash = hash_effect(self.hash, &Effect::Revoke(id));
     }
 
-    fn absorb(&mut self, changes: &[Change]) {
+    fn apply_changes(&mut self, changes: &[Change]) {
         for change in changes {
             self.move_between_leases(change);
             match draft::pending(change) {
@@ -331,7 +331,7 @@ impl State {
                     self.locks.forget(&change.key);
                 }
             }
-            self.stored_bytes += change_bytes(&Logged::of(change));
+            self.stored_bytes += change_bytes(&LoggedChange::of(change));
             self.revision = change.revision;
         }
     }
@@ -362,7 +362,7 @@ fn hash_effect(hash: u64, effect: &Effect) -> u64 {
             let numbers = [alarm.kind as u64, alarm.member.0, u64::from(alarm.automatic), u64::from(*raised)];
             hash_numbers(hash_numbers(hash, &[24]), &numbers)
         }
-        Effect::Mark { millis } => hash_numbers(hash, &[32, *millis as u64]),
+        Effect::TimeMark { millis } => hash_numbers(hash, &[32, *millis as u64]),
         Effect::Quota(bytes) => hash_numbers(hash, &[33, u64::from(bytes.is_some()), bytes.unwrap_or(0)]),
         Effect::Claim { key, claim } => hash_row(hash, 8, key, |row| claim.encode(row)),
         Effect::Fence { resource, fence } => hash_row(hash, 12, resource, |row| fence.encode(row)),
@@ -376,7 +376,7 @@ fn hash_row(hash: u64, kind: u64, key: &[u8], encode: impl FnOnce(&mut Vec<u8>))
 }
 
 /// What the session keeps follows from this and the changes, so equal hashes also mean equal answers to come.
-fn hash_once(hash: u64, once: &Once, answer: &Answer) -> u64 {
+fn hash_once(hash: u64, once: &IdempotentCommand, answer: &ReplyResult) -> u64 {
     let RequestId { session, seq, low } = once.id;
     let revision = answer.as_ref().map_or(0, |reply| reply.revision.0 as u64);
     hash_numbers(hash, &[16, session.0 as u64, seq, low, once.fingerprint(), revision])

@@ -7,10 +7,10 @@ use crate::change::{ChangeKind, Record};
 use crate::command::Command;
 use crate::compaction;
 use crate::compare;
-use crate::draft::{At, Draft, Effect};
+use crate::draft::{Draft, Effect, ReadAt};
+use crate::idempotent;
 use crate::lease_command;
 use crate::lock_command;
-use crate::once;
 use crate::range;
 use crate::reply::{Body, DeleteReply, KeyValue, PutReply, TxnReply};
 use crate::request::{Delete, Put, Request, Txn};
@@ -28,8 +28,8 @@ pub fn run_command(draft: &mut Draft<'_>, at: Position, command: &Command) -> Re
         Command::LeaseRevoke(revoke) => lease_command::run_revoke(draft, at, *revoke),
         Command::LeaseCheckpoint(checkpoints) => Ok(lease_command::run_checkpoints(draft, checkpoints)),
         Command::Compact(compact) => compaction::run(draft, *compact),
-        Command::Mark { millis } => {
-            draft.add_effect(Effect::Mark { millis: *millis });
+        Command::TimeMark { millis } => {
+            draft.add_effect(Effect::TimeMark { millis: *millis });
             Ok(Body::Noted)
         }
         Command::Quota(bytes) => {
@@ -49,7 +49,7 @@ pub fn run_command(draft: &mut Draft<'_>, at: Position, command: &Command) -> Re
             unreachable!("they are no part of a draft")
         }
         Command::Authed(_) => unreachable!("who asked was settled before"),
-        Command::Once(once) => once::run(draft, at, once),
+        Command::Idempotent(once) => idempotent::run(draft, at, once),
     }
 }
 
@@ -145,7 +145,7 @@ fn first_version(draft: &Draft<'_>, key: &[u8]) -> i64 {
 
 fn run_delete(draft: &mut Draft<'_>, delete: &Delete) -> Result<DeleteReply, Code> {
     let doomed: Vec<(Bytes, Revision)> = draft
-        .versions(&delete.keys, At::Now)
+        .versions(&delete.keys, ReadAt::Now)
         .map(|(key, version)| (Bytes::copy_from_slice(key), version.modified))
         .collect();
     let mut reply = DeleteReply { deleted: doomed.len() as u64, prev_kvs: Vec::new() };

@@ -6,10 +6,10 @@
 
 use crate::change::{Change, ChangeKind};
 use crate::entry::Current;
-use crate::rows::{Corrupt, Emit, FORMAT, Logged, formatted, index_value, log_key, parse_log_key};
+use crate::rows::{CorruptRow, Emit, FORMAT, LoggedChange, formatted, index_value, log_key, parse_log_key};
 use base::codec::put_signed;
 use base::mutant::{Mutant, planted};
-use base::{Revision, Table, View};
+use base::{ReadView, Revision, Table};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Included, Unbounded};
@@ -29,18 +29,18 @@ pub struct Unindexed {
 
 impl Unindexed {
     /// What the log of a store says beyond its index.
-    pub fn load(view: &dyn View) -> Result<Unindexed, Corrupt> {
+    pub fn load(view: &dyn ReadView) -> Result<Unindexed, CorruptRow> {
         let mut unindexed = Unindexed { revision: indexed(view)?, ..Unindexed::default() };
         let mut start = Vec::new();
         log_key(unindexed.revision.next(), 0, &mut start);
         let mut outcome = Ok(());
         view.scan(Table::Log, Included(&start), Unbounded, &mut |key, value| {
-            let logged = Logged::from_row(Bytes::copy_from_slice(value));
+            let logged = LoggedChange::from_row(Bytes::copy_from_slice(value));
             match parse_log_key(key).zip(logged) {
                 Some(((revision, _), logged)) => {
                     unindexed.set(&logged.key, revision, logged.current(revision));
                 }
-                None => outcome = Err(Corrupt::malformed(Table::Log, key)),
+                None => outcome = Err(CorruptRow::malformed(Table::Log, key)),
             }
             outcome.is_ok()
         });
@@ -108,13 +108,13 @@ impl Unindexed {
 }
 
 /// The revision that the index shows.
-pub(crate) fn indexed(view: &dyn View) -> Result<Revision, Corrupt> {
+pub(crate) fn indexed(view: &dyn ReadView) -> Result<Revision, CorruptRow> {
     let Some(row) = view.get(Table::Meta, INDEXED_KEY) else { return Ok(Revision::ZERO) };
     let revision = formatted(row).and_then(|mut reader| {
         let revision = Revision(reader.signed()?);
         reader.is_empty().then_some(revision)
     });
-    revision.filter(|revision| revision.0 >= 0).ok_or(Corrupt::malformed(Table::Meta, INDEXED_KEY))
+    revision.filter(|revision| revision.0 >= 0).ok_or(CorruptRow::malformed(Table::Meta, INDEXED_KEY))
 }
 
 pub(crate) fn write_indexed(revision: Revision, emit: &mut Emit<'_>) {

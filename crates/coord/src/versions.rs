@@ -2,15 +2,15 @@
 //! A state and the view it was loaded from go in; a count, or the row that does not fit, comes out. A start does
 //! not do this, because it would read every value.
 
-use crate::rows::{Corrupt, content_in_row, parse_version_key, read_record, version_key};
+use crate::rows::{CorruptRow, content_in_row, parse_version_key, read_record, version_key};
 use crate::state::State;
-use base::{KeyRange, RangeEnd, Revision, Table, View};
+use base::{KeyRange, RangeEnd, ReadView, Revision, Table};
 use bytes::Bytes;
 use std::ops::Bound::Unbounded;
 
 impl State {
     /// How many versions there are.
-    pub fn check_versions(&self, view: &dyn View) -> Result<u64, Corrupt> {
+    pub fn check_versions(&self, view: &dyn ReadView) -> Result<u64, CorruptRow> {
         let mut versions = 0;
         let mut outcome = Ok(());
         view.scan(Table::Versions, Unbounded, Unbounded, &mut |key, value| {
@@ -19,7 +19,7 @@ impl State {
             let sound = parse_version_key(key).is_some_and(|(_, revision)| within(revision))
                 && content_in_row(value).is_some();
             if !sound {
-                outcome = Err(Corrupt::malformed(Table::Versions, key));
+                outcome = Err(CorruptRow::malformed(Table::Versions, key));
             }
             sound
         });
@@ -36,7 +36,7 @@ impl State {
                 let mut row = Vec::new();
                 version_key(key, current.modified, &mut row);
                 let what = "the current version of a key is missing or another";
-                return Err(Corrupt::new(Table::Versions, &row, what));
+                return Err(CorruptRow::new(Table::Versions, &row, what));
             }
         }
         Ok(versions)

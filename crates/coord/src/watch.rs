@@ -15,13 +15,13 @@ mod tests;
 
 use crate::auth::Caller;
 use crate::change::Records;
-use crate::rows::Logged;
+use crate::rows::LoggedChange;
 use base::{Code, KeyRange, Revision};
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use event::{Batch, Event};
-pub use hub::{Counts, Hub, Now};
+pub use hub::{Counts, Hub, HubContext};
 pub use stream::Credit;
 
 /// One client's stream of watches. Never used twice in one process.
@@ -107,11 +107,11 @@ pub struct Response {
     pub watch: WatchId,
     /// The header's.
     pub revision: Revision,
-    pub kind: Kind,
+    pub kind: ResponseKind,
 }
 
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum ResponseKind {
     Created,
     /// Created and canceled in one, without an id.
     Refused(Refusal),
@@ -170,7 +170,7 @@ pub fn denied(code: Code) -> &'static str {
 impl Response {
     pub fn event_count(&self) -> usize {
         match &self.kind {
-            Kind::Events { batch, .. } => batch.events().len(),
+            ResponseKind::Events { batch, .. } => batch.events().len(),
             _ => 0,
         }
     }
@@ -178,7 +178,7 @@ impl Response {
     /// What the response takes of its stream's credit, and gives back when it has been taken.
     pub fn cost(&self) -> Credit {
         let events = match &self.kind {
-            Kind::Events { batch, .. } => batch.bytes(),
+            ResponseKind::Events { batch, .. } => batch.bytes(),
             _ => 0,
         };
         Credit { responses: 1, bytes: (RESPONSE_OVERHEAD_BYTES + events) as i64 }
@@ -189,7 +189,7 @@ impl Response {
 const RESPONSE_OVERHEAD_BYTES: usize = 64;
 
 /// What was applied before, for watches that are behind.
-pub trait Past: Records {
+pub trait ChangeLog: Records {
     /// Visits the changes of these revisions, both ends included, in order.
-    fn log(&self, from: Revision, upto: Revision, visit: &mut dyn FnMut(Revision, Logged));
+    fn log(&self, from: Revision, upto: Revision, visit: &mut dyn FnMut(Revision, LoggedChange));
 }

@@ -1,8 +1,8 @@
 //! Requests about users, roles and permissions, and how they are sent to a server.
 //! Names and ranges are few, so that they collide. What COMPAT.md names as a deviation is not drawn.
 
-use crate::compare::{Essence, essence};
-use crate::dice::Dice;
+use crate::compare::{ComparableAnswer, essence};
+use crate::generator::RequestGenerator;
 use crate::side::{inner, with};
 use bytes::Bytes;
 use proto::authpb::permission::Type;
@@ -25,7 +25,7 @@ const ROLES: [&str; 3] = ["r0", "r1", "r2"];
 const RANGES: [(&str, &str); 5] = [("k0", ""), ("k1", "k3"), ("k2", ""), ("k3", "\0"), ("\0", "k2")];
 
 #[derive(Clone, Debug)]
-pub enum AuthAsk {
+pub enum AuthCall {
     Enable,
     Disable,
     Status,
@@ -48,77 +48,77 @@ pub enum AuthAsk {
 pub async fn answer(
     client: &mut AuthClient<Channel>,
     token: &Option<MetadataValue<Ascii>>,
-    ask: AuthAsk,
-) -> Essence {
+    ask: AuthCall,
+) -> ComparableAnswer {
     macro_rules! ask {
         ($call:ident $request:expr) => {
             essence(inner(client.$call(with(token, $request)).await))
         };
     }
     match ask {
-        AuthAsk::Enable => ask!(auth_enable AuthEnableRequest {}),
-        AuthAsk::Disable => ask!(auth_disable AuthDisableRequest {}),
-        AuthAsk::Status => ask!(auth_status AuthStatusRequest {}),
-        AuthAsk::Authenticate(request) => ask!(authenticate request),
-        AuthAsk::UserAdd(request) => ask!(user_add request),
-        AuthAsk::UserGet(request) => ask!(user_get request),
-        AuthAsk::UserList => ask!(user_list AuthUserListRequest {}),
-        AuthAsk::UserDelete(request) => ask!(user_delete request),
-        AuthAsk::UserChangePassword(request) => ask!(user_change_password request),
-        AuthAsk::UserGrantRole(request) => ask!(user_grant_role request),
-        AuthAsk::UserRevokeRole(request) => ask!(user_revoke_role request),
-        AuthAsk::RoleAdd(request) => ask!(role_add request),
-        AuthAsk::RoleGet(request) => ask!(role_get request),
-        AuthAsk::RoleList => ask!(role_list AuthRoleListRequest {}),
-        AuthAsk::RoleDelete(request) => ask!(role_delete request),
-        AuthAsk::RoleGrantPermission(request) => ask!(role_grant_permission request),
-        AuthAsk::RoleRevokePermission(request) => ask!(role_revoke_permission request),
+        AuthCall::Enable => ask!(auth_enable AuthEnableRequest {}),
+        AuthCall::Disable => ask!(auth_disable AuthDisableRequest {}),
+        AuthCall::Status => ask!(auth_status AuthStatusRequest {}),
+        AuthCall::Authenticate(request) => ask!(authenticate request),
+        AuthCall::UserAdd(request) => ask!(user_add request),
+        AuthCall::UserGet(request) => ask!(user_get request),
+        AuthCall::UserList => ask!(user_list AuthUserListRequest {}),
+        AuthCall::UserDelete(request) => ask!(user_delete request),
+        AuthCall::UserChangePassword(request) => ask!(user_change_password request),
+        AuthCall::UserGrantRole(request) => ask!(user_grant_role request),
+        AuthCall::UserRevokeRole(request) => ask!(user_revoke_role request),
+        AuthCall::RoleAdd(request) => ask!(role_add request),
+        AuthCall::RoleGet(request) => ask!(role_get request),
+        AuthCall::RoleList => ask!(role_list AuthRoleListRequest {}),
+        AuthCall::RoleDelete(request) => ask!(role_delete request),
+        AuthCall::RoleGrantPermission(request) => ask!(role_grant_permission request),
+        AuthCall::RoleRevokePermission(request) => ask!(role_revoke_permission request),
     }
 }
 
-pub fn grant_role(user: &str, role: &str) -> AuthAsk {
-    AuthAsk::UserGrantRole(AuthUserGrantRoleRequest { user: user.to_owned(), role: role.to_owned() })
+pub fn grant_role(user: &str, role: &str) -> AuthCall {
+    AuthCall::UserGrantRole(AuthUserGrantRoleRequest { user: user.to_owned(), role: role.to_owned() })
 }
 
-pub fn add_user(name: String, password: &str, no_password: bool) -> AuthAsk {
+pub fn add_user(name: String, password: &str, no_password: bool) -> AuthCall {
     // Clients of today send the password beside its hash, which the server makes.
     let options = Some(UserAddOptions { no_password });
     let password = password.to_owned();
-    AuthAsk::UserAdd(AuthUserAddRequest { name, password, options })
+    AuthCall::UserAdd(AuthUserAddRequest { name, password, options })
 }
 
-impl Dice {
-    pub fn auth(&mut self) -> AuthAsk {
+impl RequestGenerator {
+    pub fn auth(&mut self) -> AuthCall {
         let (user, role) = (self.user(), self.role());
         match self.below(40) {
-            0 => AuthAsk::Disable,
-            1..=2 => AuthAsk::Enable,
-            3 => AuthAsk::UserList,
-            4 => AuthAsk::RoleList,
-            5..=6 => AuthAsk::UserGet(AuthUserGetRequest { name: user }),
+            0 => AuthCall::Disable,
+            1..=2 => AuthCall::Enable,
+            3 => AuthCall::UserList,
+            4 => AuthCall::RoleList,
+            5..=6 => AuthCall::UserGet(AuthUserGetRequest { name: user }),
             // etcd 3.5 shows what was granted to the role root, newer ones and we what it may do (deviation 39).
-            7..=8 if role != ROOT => AuthAsk::RoleGet(AuthRoleGetRequest { role }),
-            7..=8 => AuthAsk::RoleList,
+            7..=8 if role != ROOT => AuthCall::RoleGet(AuthRoleGetRequest { role }),
+            7..=8 => AuthCall::RoleList,
             9..=13 => {
                 let (password, without) = (self.password(), self.one_in(8));
                 add_user(user, password, without)
             }
-            14..=15 => AuthAsk::UserDelete(AuthUserDeleteRequest { name: user }),
+            14..=15 => AuthCall::UserDelete(AuthUserDeleteRequest { name: user }),
             16 => {
                 let password = self.password().to_owned();
-                AuthAsk::UserChangePassword(AuthUserChangePasswordRequest { name: user, password })
+                AuthCall::UserChangePassword(AuthUserChangePasswordRequest { name: user, password })
             }
-            17..=23 => AuthAsk::UserGrantRole(AuthUserGrantRoleRequest { user, role }),
-            24..=26 => AuthAsk::UserRevokeRole(AuthUserRevokeRoleRequest { name: user, role }),
-            27..=29 => AuthAsk::RoleAdd(AuthRoleAddRequest { name: role }),
-            30 => AuthAsk::RoleDelete(AuthRoleDeleteRequest { role }),
+            17..=23 => AuthCall::UserGrantRole(AuthUserGrantRoleRequest { user, role }),
+            24..=26 => AuthCall::UserRevokeRole(AuthUserRevokeRoleRequest { name: user, role }),
+            27..=29 => AuthCall::RoleAdd(AuthRoleAddRequest { name: role }),
+            30 => AuthCall::RoleDelete(AuthRoleDeleteRequest { role }),
             31..=36 => {
                 let perm = (!self.one_in(20)).then(|| self.permission());
-                AuthAsk::RoleGrantPermission(AuthRoleGrantPermissionRequest { name: role, perm })
+                AuthCall::RoleGrantPermission(AuthRoleGrantPermissionRequest { name: role, perm })
             }
             _ => {
                 let Permission { key, range_end, .. } = self.permission();
-                AuthAsk::RoleRevokePermission(AuthRoleRevokePermissionRequest { role, key, range_end })
+                AuthCall::RoleRevokePermission(AuthRoleRevokePermissionRequest { role, key, range_end })
             }
         }
     }

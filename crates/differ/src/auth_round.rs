@@ -3,11 +3,11 @@
 //! There are no watches in it: ours end with their permission, and etcd's do not (deviation 38).
 
 use crate::Difference;
-use crate::ask::Ask;
-use crate::auth::{AuthAsk, ROOT, USERS, add_user, grant_role};
-use crate::compare::Essence;
-use crate::dice::Dice;
+use crate::auth::{AuthCall, ROOT, USERS, add_user, grant_role};
+use crate::compare::ComparableAnswer;
+use crate::generator::RequestGenerator;
 use crate::side::Side;
+use crate::test_call::TestCall;
 use bytes::Bytes;
 use proto::etcdserverpb::request_op::Request as Op;
 use proto::etcdserverpb::{
@@ -25,18 +25,18 @@ const LONG_TTL: i64 = 100_000;
 
 /// The caller of a request.
 #[derive(Clone, Debug)]
-enum Who {
-    Nobody,
+enum TestCaller {
+    Anonymous,
     /// With the last token that this user got, however old.
     User(String),
     /// With a token that no server has issued.
-    Nonsense,
+    UnknownToken,
 }
 
 struct AuthRound {
     theirs: Side,
     ours: Side,
-    dice: Dice,
+    generator: RequestGenerator,
     seed: u64,
     step: u64,
     /// The last token of each user, on either side.
@@ -45,10 +45,11 @@ struct AuthRound {
 }
 
 pub async fn run(theirs: Side, ours: Side, seed: u64, ops: u64, done: &AtomicU64) -> Outcome<()> {
-    let dice = Dice::new(seed);
-    let mut round = AuthRound { theirs, ours, dice, seed, step: 0, tokens: BTreeMap::new(), enabled: false };
-    for ask in [add_user(ROOT.to_owned(), ROOT, false), grant_role(ROOT, ROOT), AuthAsk::Enable] {
-        round.ask(&Who::Nobody, Ask::Auth(ask)).await?;
+    let generator = RequestGenerator::new(seed);
+    let mut round =
+        AuthRound { theirs, ours, generator, seed, step: 0, tokens: BTreeMap::new(), enabled: false };
+    for ask in [add_user(ROOT.to_owned(), ROOT, false), grant_role(ROOT, ROOT), AuthCall::Enable] {
+        round.ask(&TestCaller::Anonymous, TestCall::Auth(ask)).await?;
     }
     round.login(AuthenticateRequest { name: ROOT.to_owned(), password: ROOT.to_owned() }).await?;
     for _ in 0..ops {
@@ -61,30 +62,34 @@ pub async fn run(theirs: Side, ours: Side, seed: u64, ops: u64, done: &AtomicU64
 
 impl AuthRound {
     async fn perform(&mut self) -> Outcome<()> {
-        match self.dice.below(100) {
+        match self.generator.below(100) {
             0..=9 => {
-                let login = self.dice.login();
+                let login = self.generator.login();
                 self.login(login).await
             }
             10..=34 => {
                 // Most requests of others than root are refused here.
-                let who = if self.dice.one_in(5) { self.anybody() } else { Who::User(ROOT.to_owned()) };
-                let ask = self.dice.auth();
-                self.ask(&who, Ask::Auth(ask)).await
+                let who = if self.generator.one_in(5) {
+                    self.any_caller()
+                } else {
+                    TestCaller::User(ROOT.to_owned())
+                };
+                let ask = self.generator.auth();
+                self.ask(&who, TestCall::Auth(ask)).await
             }
             // Only root may ask both (deviation 38).
-            35 => self.ask(&Who::User(ROOT.to_owned()), Ask::Auth(AuthAsk::Status)).await,
+            35 => self.ask(&TestCaller::User(ROOT.to_owned()), TestCall::Auth(AuthCall::Status)).await,
             36..=38 => {
-                let grant = LeaseGrantRequest { ttl: LONG_TTL, id: self.dice.lease_id() };
-                self.ask(&Who::User(ROOT.to_owned()), Ask::Grant(grant)).await
+                let grant = LeaseGrantRequest { ttl: LONG_TTL, id: self.generator.lease_id() };
+                self.ask(&TestCaller::User(ROOT.to_owned()), TestCall::Grant(grant)).await
             }
             _ => {
-                let who = self.anybody();
+                let who = self.any_caller();
                 // An anonymous caller may revoke leases in etcd (deviation 38).
                 let ask = match self.about_keys() {
-                    Ask::Revoke(_) if self.tokens_of(&who).0.is_none() => Ask::Range(self.range()),
+                    TestCall::Revoke(_) if self.tokens_of(&who).0.is_none() => TestCall::Range(self.range()),
                     // And do nothing at all.
-                    Ask::Txn(txn) if txn == TxnRequest::default() => Ask::Range(self.range()),
+                    TestCall::Txn(txn) if txn == TxnRequest::default() => TestCall::Range(self.range()),
                     ask => ask,
                 };
                 self.ask(&who, ask).await
@@ -92,30 +97,30 @@ impl AuthRound {
         }
     }
 
-    fn anybody(&mut self) -> Who {
-        match self.dice.below(20) {
-            0 => Who::Nobody,
-            1 => Who::Nonsense,
-            n => Who::User(USERS[n as usize % USERS.len()].to_owned()),
+    fn any_caller(&mut self) -> TestCaller {
+        match self.generator.below(20) {
+            0 => TestCaller::Anonymous,
+            1 => TestCaller::UnknownToken,
+            n => TestCaller::User(USERS[n as usize % USERS.len()].to_owned()),
         }
     }
 
-    fn about_keys(&mut self) -> Ask {
-        match self.dice.below(20) {
-            0..=7 => Ask::Range(self.range()),
-            8..=13 => Ask::Put(self.dice.put()),
+    fn about_keys(&mut self) -> TestCall {
+        match self.generator.below(20) {
+            0..=7 => TestCall::Range(self.range()),
+            8..=13 => TestCall::Put(self.generator.put()),
             14..=15 => {
-                let mut delete = self.dice.delete();
+                let mut delete = self.generator.delete();
                 straighten(&delete.key, &mut delete.range_end);
-                Ask::Delete(delete)
+                TestCall::Delete(delete)
             }
-            16 => Ask::Revoke(self.dice.lease_id()),
-            _ => Ask::Txn(plain(self.dice.txn(0))),
+            16 => TestCall::Revoke(self.generator.lease_id()),
+            _ => TestCall::Txn(plain(self.generator.txn(0))),
         }
     }
 
     fn range(&mut self) -> RangeRequest {
-        let mut range = self.dice.range();
+        let mut range = self.generator.range();
         straighten(&range.key, &mut range.range_end);
         range
     }
@@ -123,13 +128,13 @@ impl AuthRound {
     /// The token is sent with the next requests of this user.
     async fn login(&mut self, login: AuthenticateRequest) -> Outcome<()> {
         let (theirs, ours) = tokio::join!(self.theirs.login(login.clone()), self.ours.login(login.clone()));
-        let text = |outcome: &Result<Token, Essence>| match outcome {
+        let text = |outcome: &Result<Token, ComparableAnswer>| match outcome {
             Ok(_) => "a token".to_owned(),
             Err(refused) => refused.text.clone(),
         };
         let (expected, found) = (text(&theirs), text(&ours));
         if expected != found {
-            return Err(self.difference(&Who::Nobody, &login, expected, found));
+            return Err(self.difference(&TestCaller::Anonymous, &login, expected, found));
         }
         if let (Ok(theirs), Ok(ours)) = (theirs, ours) {
             self.tokens.insert(login.name, (theirs, ours));
@@ -137,37 +142,37 @@ impl AuthRound {
         Ok(())
     }
 
-    async fn ask(&mut self, who: &Who, ask: Ask) -> Outcome<()> {
+    async fn ask(&mut self, who: &TestCaller, ask: TestCall) -> Outcome<()> {
         (self.theirs.token, self.ours.token) = self.tokens_of(who);
         let (expected, found) = tokio::join!(self.theirs.answer(ask.clone()), self.ours.answer(ask.clone()));
         if expected != found {
             return Err(self.difference(who, &ask, expected.text, found.text));
         }
         match ask {
-            Ask::Auth(AuthAsk::Enable) if found.revision.is_some() => self.enabled = true,
-            Ask::Auth(AuthAsk::Disable) if found.revision.is_some() => self.enabled = false,
+            TestCall::Auth(AuthCall::Enable) if found.revision.is_some() => self.enabled = true,
+            TestCall::Auth(AuthCall::Disable) if found.revision.is_some() => self.enabled = false,
             _ => {}
         }
-        self.dice.now = self.dice.now.max(found.revision.unwrap_or(0));
+        self.generator.now = self.generator.now.max(found.revision.unwrap_or(0));
         Ok(())
     }
 
     /// While auth is off no token is sent: etcd 3.5.1 would refuse what it does not know (deviation 38).
-    fn tokens_of(&self, who: &Who) -> (Option<Token>, Option<Token>) {
+    fn tokens_of(&self, who: &TestCaller) -> (Option<Token>, Option<Token>) {
         match who {
             _ if !self.enabled => (None, None),
-            Who::Nobody => (None, None),
-            Who::Nonsense => {
+            TestCaller::Anonymous => (None, None),
+            TestCaller::UnknownToken => {
                 let token = Token::from_static("abcdefghijklmnop.1");
                 (Some(token.clone()), Some(token))
             }
-            Who::User(name) => self.tokens.get(name).cloned().unzip(),
+            TestCaller::User(name) => self.tokens.get(name).cloned().unzip(),
         }
     }
 
     fn difference(
         &self,
-        who: &Who,
+        who: &TestCaller,
         request: &dyn std::fmt::Debug,
         theirs: String,
         ours: String,
@@ -179,14 +184,14 @@ impl AuthRound {
 
 /// Within a transaction we also check the leases and the previous values of puts (deviation 38).
 fn plain(mut txn: TxnRequest) -> TxnRequest {
-    let settle = |op: &mut RequestOp| match &mut op.request {
+    let normalize = |op: &mut RequestOp| match &mut op.request {
         Some(Op::RequestPut(put)) => *put = PutRequest { lease: 0, prev_kv: false, ..std::mem::take(put) },
         Some(Op::RequestRange(range)) => straighten(&range.key, &mut range.range_end),
         Some(Op::RequestDeleteRange(delete)) => straighten(&delete.key, &mut delete.range_end),
         _ => {}
     };
     txn.compare.iter_mut().for_each(|compare| straighten(&compare.key, &mut compare.range_end));
-    txn.success.iter_mut().chain(&mut txn.failure).for_each(settle);
+    txn.success.iter_mut().chain(&mut txn.failure).for_each(normalize);
     txn
 }
 

@@ -16,7 +16,7 @@ use tonic::Status;
 
 /// An answer, reduced to what must be equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Essence {
+pub struct ComparableAnswer {
     pub text: String,
     /// The newest revision, when the answer has it.
     pub revision: Option<i64>,
@@ -26,18 +26,18 @@ pub trait Answer: Debug {
     fn header(&mut self) -> &mut Option<ResponseHeader>;
 
     /// Makes equal what may differ.
-    fn settle(&mut self) {}
+    fn normalize(&mut self) {}
 }
 
 macro_rules! answers {
-    ($($answer:ty $({ $settle:expr })?;)*) => {$(
+    ($($answer:ty $({ $normalize:expr })?;)*) => {$(
         impl Answer for $answer {
             fn header(&mut self) -> &mut Option<ResponseHeader> {
                 &mut self.header
             }
-            $(fn settle(&mut self) {
-                let settle: fn(&mut $answer) = $settle;
-                settle(self);
+            $(fn normalize(&mut self) {
+                let normalize: fn(&mut $answer) = $normalize;
+                normalize(self);
             })?
         }
     )*};
@@ -96,23 +96,23 @@ fn forget_leases_of_keys_in_txn(answer: &mut TxnResponse) {
     }
 }
 
-pub fn essence<T: Answer>(outcome: Result<T, Status>) -> Essence {
+pub fn essence<T: Answer>(outcome: Result<T, Status>) -> ComparableAnswer {
     match outcome {
         Ok(mut answer) => {
-            answer.settle();
+            answer.normalize();
             let revision = answer.header().map(|header| header.revision);
             *answer.header() = revision.map(|revision| ResponseHeader { revision, ..Default::default() });
-            Essence { text: format!("{answer:?}"), revision }
+            ComparableAnswer { text: format!("{answer:?}"), revision }
         }
         Err(status) => refusal(&status),
     }
 }
 
-pub fn refusal(status: &Status) -> Essence {
-    Essence { text: format!("{:?}: {}", status.code(), status.message()), revision: None }
+pub fn refusal(status: &Status) -> ComparableAnswer {
+    ComparableAnswer { text: format!("{:?}: {}", status.code(), status.message()), revision: None }
 }
 
 /// Of what cannot be decoded, each library has its own error text.
-pub fn code_alone(status: &Status) -> Essence {
-    Essence { text: format!("{:?}", status.code()), revision: None }
+pub fn code_alone(status: &Status) -> ComparableAnswer {
+    ComparableAnswer { text: format!("{:?}", status.code()), revision: None }
 }

@@ -3,15 +3,15 @@
 //! same requests, and what is compared does not depend on time: identities, terms and what COMPAT.md names as
 //! a deviation are left out.
 
-pub mod ask;
 pub mod auth;
 mod auth_round;
 mod compare;
-mod dice;
+mod generator;
 mod raw_codec;
 pub mod round;
 pub mod server;
 mod side;
+pub mod test_call;
 mod watching;
 
 pub use raw_codec::RawCodec;

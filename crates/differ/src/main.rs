@@ -32,7 +32,7 @@ struct Plan {
     lanes: u64,
 }
 
-enum Trouble {
+enum DifferError {
     Differs(Box<Difference>),
     NotStarted(std::io::Error),
 }
@@ -57,11 +57,11 @@ fn main() -> ExitCode {
             );
             ExitCode::SUCCESS
         }
-        Err(Trouble::Differs(difference)) => {
+        Err(DifferError::Differs(difference)) => {
             println!("{difference}\nagain: --seed {} --ops {OPS_PER_ROUND}", difference.seed);
             ExitCode::FAILURE
         }
-        Err(Trouble::NotStarted(error)) => {
+        Err(DifferError::NotStarted(error)) => {
             eprintln!("differ: a server cannot be started: {error}");
             ExitCode::from(2)
         }
@@ -87,34 +87,34 @@ fn plan(mut words: impl Iterator<Item = String>) -> Result<Plan, String> {
     Ok(Plan { etcd, althing, ops, seed, lanes })
 }
 
-async fn run(plan: Arc<Plan>, done: Arc<AtomicU64>) -> Result<(), Trouble> {
+async fn run(plan: Arc<Plan>, done: Arc<AtomicU64>) -> Result<(), DifferError> {
     let rounds = Arc::new(AtomicU64::new(0));
     let mut lanes = JoinSet::new();
     for _ in 0..plan.lanes {
-        lanes.spawn(lane(plan.clone(), rounds.clone(), done.clone()));
+        lanes.spawn(worker(plan.clone(), rounds.clone(), done.clone()));
     }
     let report = tokio::spawn(progress(done, plan.ops));
-    while let Some(lane) = lanes.join_next().await {
+    while let Some(worker) = lanes.join_next().await {
         // The other workers are dropped with the set, and their servers with them.
-        lane.expect("a lane does not panic")?;
+        worker.expect("a lane does not panic")?;
     }
     report.abort();
     Ok(())
 }
 
 /// Rounds, one after the other, while there are some left.
-async fn lane(plan: Arc<Plan>, rounds: Arc<AtomicU64>, done: Arc<AtomicU64>) -> Result<(), Trouble> {
+async fn worker(plan: Arc<Plan>, rounds: Arc<AtomicU64>, done: Arc<AtomicU64>) -> Result<(), DifferError> {
     loop {
         let round = rounds.fetch_add(1, Ordering::Relaxed);
         let ops = plan.ops.saturating_sub(round * OPS_PER_ROUND).min(OPS_PER_ROUND);
         if ops == 0 {
             return Ok(());
         }
-        let theirs = Server::etcd(&plan.etcd).map_err(Trouble::NotStarted)?;
-        let ours = Server::althing(&plan.althing).map_err(Trouble::NotStarted)?;
+        let theirs = Server::etcd(&plan.etcd).map_err(DifferError::NotStarted)?;
+        let ours = Server::althing(&plan.althing).map_err(DifferError::NotStarted)?;
         round::run(&theirs.endpoint, &ours.endpoint, plan.seed + round, ops, &done)
             .await
-            .map_err(Trouble::Differs)?;
+            .map_err(DifferError::Differs)?;
     }
 }
 

@@ -4,11 +4,11 @@
 //! and the end of a watch) waits for such a barrier.
 
 use crate::Difference;
-use crate::ask::{Ask, Step, WatchAsk};
 use crate::auth_round;
-use crate::compare::{Essence, essence, refusal};
-use crate::dice::{Dice, STREAMS};
+use crate::compare::{ComparableAnswer, essence, refusal};
+use crate::generator::{RequestGenerator, STREAMS};
 use crate::side::Side;
+use crate::test_call::{Step, TestCall, WatchCall};
 use proto::etcdserverpb::watch_create_request::FilterType;
 use proto::etcdserverpb::watch_request::RequestUnion;
 use proto::etcdserverpb::{
@@ -31,7 +31,7 @@ const STEPS_PER_BARRIER: u64 = 64;
 /// Of so many seeds, one is for a round with users.
 const ROUNDS_PER_AUTH: u64 = 4;
 /// A watch that no stream has.
-const NOBODY: i64 = 1_000;
+const UNKNOWN_WATCH: i64 = 1_000;
 
 type Outcome<T> = Result<T, Box<Difference>>;
 
@@ -44,7 +44,7 @@ pub async fn run(theirs: &str, ours: &str, seed: u64, ops: u64, done: &AtomicU64
     round.create(REFERENCE.0, everything()).await?;
     let mut asked = 0;
     while asked < ops {
-        let step = round.dice.step();
+        let step = round.generator.step();
         asked += step.len();
         done.fetch_add(step.len(), Ordering::Relaxed);
         round.step += 1;
@@ -59,31 +59,31 @@ pub async fn run(theirs: &str, ours: &str, seed: u64, ops: u64, done: &AtomicU64
 struct Round {
     theirs: Side,
     ours: Side,
-    dice: Dice,
+    generator: RequestGenerator,
     seed: u64,
     step: u64,
     /// The oldest readable revision, as etcd counts it.
     compacted: i64,
     /// Every event, as the reference watch received them.
-    history: Vec<Happened>,
-    watches: [BTreeMap<i64, Watched>; STREAMS],
+    history: Vec<EventKey>,
+    watches: [BTreeMap<i64, LiveWatch>; STREAMS],
 }
 
 /// An event, reduced to what decides which watches receive it.
-struct Happened {
+struct EventKey {
     key: Vec<u8>,
     revision: i64,
     deleted: bool,
 }
 
 /// A watch that is alive, and how much of the history it has received.
-struct Watched {
+struct LiveWatch {
     create: WatchCreateRequest,
     heard: usize,
 }
 
 /// Whether a watch of this kind receives the event.
-fn wants(create: &WatchCreateRequest, event: &Happened) -> bool {
+fn wants(create: &WatchCreateRequest, event: &EventKey) -> bool {
     let filter = if event.deleted { FilterType::Nodelete } else { FilterType::Noput };
     // An empty key is the first of all.
     let from: &[u8] = if create.key.is_empty() { b"\0" } else { &create.key };
@@ -103,10 +103,10 @@ impl Round {
     async fn connect(theirs: &str, ours: &str, seed: u64) -> Outcome<Round> {
         let (theirs, ours) = tokio::join!(Side::connect(theirs), Side::connect(ours));
         let watches = std::array::from_fn(|_| BTreeMap::new());
-        let dice = Dice::new(seed);
+        let generator = RequestGenerator::new(seed);
         match (theirs, ours) {
             (Ok(theirs), Ok(ours)) => {
-                Ok(Round { theirs, ours, dice, seed, step: 0, compacted: -1, history: vec![], watches })
+                Ok(Round { theirs, ours, generator, seed, step: 0, compacted: -1, history: vec![], watches })
             }
             (theirs, ours) => {
                 let text = |side: Result<Side, String>| side.err().unwrap_or_else(|| "connected".to_owned());
@@ -121,16 +121,16 @@ impl Round {
             Step::Reads(reads) => self.read_all(reads).await,
             Step::Alone(ask) => self.ask(ask).await,
             Step::ShortLease(grant) => self.short_lease(grant).await,
-            Step::Watch { stream, ask: WatchAsk::Create(create) } => self.create(stream, create).await,
-            Step::Watch { stream, ask: WatchAsk::Cancel { nth } } => {
-                let id = self.watches[stream].keys().nth(nth as usize).copied().unwrap_or(NOBODY);
+            Step::Watch { stream, ask: WatchCall::Create(create) } => self.create(stream, create).await,
+            Step::Watch { stream, ask: WatchCall::Cancel { nth } } => {
+                let id = self.watches[stream].keys().nth(nth as usize).copied().unwrap_or(UNKNOWN_WATCH);
                 self.cancel(stream, id).await
             }
-            Step::Watch { stream, ask: WatchAsk::Progress } => self.progress(stream).await,
+            Step::Watch { stream, ask: WatchCall::Progress } => self.progress(stream).await,
         }
     }
 
-    async fn read_all(&mut self, reads: Vec<Ask>) -> Outcome<()> {
+    async fn read_all(&mut self, reads: Vec<TestCall>) -> Outcome<()> {
         let (theirs, ours) = (&self.theirs, &self.ours);
         let answers = async |side: &Side| {
             let mut asked = JoinSet::new();
@@ -149,21 +149,21 @@ impl Round {
         Ok(())
     }
 
-    async fn ask(&mut self, ask: Ask) -> Outcome<()> {
-        if let Ask::Compact(_) = ask {
+    async fn ask(&mut self, ask: TestCall) -> Outcome<()> {
+        if let TestCall::Compact(_) = ask {
             self.barrier().await?;
         }
         let (expected, found) = tokio::join!(self.theirs.answer(ask.clone()), self.ours.answer(ask.clone()));
-        if let (Ask::Compact(compact), Some(_)) = (&ask, expected.revision) {
+        if let (TestCall::Compact(compact), Some(_)) = (&ask, expected.revision) {
             self.compacted = compact.revision;
-            self.dice.floor = compact.revision;
+            self.generator.floor = compact.revision;
         }
         self.judge(&ask, expected, found)
     }
 
     async fn short_lease(&mut self, grant: LeaseGrantRequest) -> Outcome<()> {
-        self.ask(Ask::Grant(grant)).await?;
-        self.ask(Ask::Revoke(grant.id)).await
+        self.ask(TestCall::Grant(grant)).await?;
+        self.ask(TestCall::Revoke(grant.id)).await
     }
 
     async fn create(&mut self, stream: usize, mut create: WatchCreateRequest) -> Outcome<()> {
@@ -174,34 +174,34 @@ impl Round {
         }
         // etcd reads the past for its watches in rounds. One that finds nothing there gives no sign of it, and
         // would race with a compaction: it begins now instead.
-        let past = self.compacted.max(1)..=self.dice.now;
+        let past = self.compacted.max(1)..=self.generator.now;
         if past.contains(&create.start_revision) && self.owed(&create, 0) == 0 {
             create.start_revision = 0;
         }
         if self.watches[stream].len() >= WATCHES_MAX {
             let first = self.watches[stream].keys().find(|id| (stream, **id) != REFERENCE).copied();
-            self.cancel(stream, first.unwrap_or(NOBODY)).await?;
+            self.cancel(stream, first.unwrap_or(UNKNOWN_WATCH)).await?;
         }
         let created = self.converse(stream, RequestUnion::CreateRequest(create.clone())).await?;
         if created.canceled {
             return Ok(());
         }
         if create.start_revision != 0 && create.start_revision < self.compacted {
-            self.word(stream, &create).await?;
-            return self.free_the_id(stream, created.watch_id).await;
+            self.next_response(stream, &create).await?;
+            return self.cancel_again(stream, created.watch_id).await;
         }
         // What happened before it began is not sent, unless it was requested.
         let heard = if create.start_revision == 0 { self.history.len() } else { 0 };
-        self.watches[stream].insert(created.watch_id, Watched { create, heard });
+        self.watches[stream].insert(created.watch_id, LiveWatch { create, heard });
         Ok(())
     }
 
     /// etcd holds on to the id of a watch that a compaction ended, until it is cancelled once more (deviation
     /// 28).
-    async fn free_the_id(&mut self, stream: usize, id: i64) -> Outcome<()> {
+    async fn cancel_again(&mut self, stream: usize, id: i64) -> Outcome<()> {
         let watches = &mut self.theirs.watches[stream];
         watches.send(RequestUnion::CancelRequest(WatchCancelRequest { watch_id: id })).await;
-        let word = watches.word().await;
+        let word = watches.next_response().await;
         word.map(drop).map_err(|status| self.difference(&id, status.to_string(), "freed".to_owned()))
     }
 
@@ -228,7 +228,7 @@ impl Round {
     /// As newer versions of etcd, we send nothing unless every watch of the stream has begun (deviation 29).
     async fn progress(&mut self, stream: usize) -> Outcome<()> {
         self.barrier().await?;
-        let now = self.dice.now;
+        let now = self.generator.now;
         let mut starts = self.watches[stream].values().map(|watched| watched.create.start_revision);
         if self.watches[stream].is_empty() || starts.any(|start| start > now) {
             return Ok(());
@@ -240,12 +240,14 @@ impl Round {
     async fn converse(&mut self, stream: usize, union: RequestUnion) -> Outcome<WatchResponse> {
         self.theirs.watches[stream].send(union.clone()).await;
         self.ours.watches[stream].send(union.clone()).await;
-        self.word(stream, &union).await
+        self.next_response(stream, &union).await
     }
 
-    async fn word(&mut self, stream: usize, request: &(dyn Debug + Sync)) -> Outcome<WatchResponse> {
-        let (expected, found) =
-            tokio::join!(self.theirs.watches[stream].word(), self.ours.watches[stream].word());
+    async fn next_response(&mut self, stream: usize, request: &(dyn Debug + Sync)) -> Outcome<WatchResponse> {
+        let (expected, found) = tokio::join!(
+            self.theirs.watches[stream].next_response(),
+            self.ours.watches[stream].next_response()
+        );
         let word = found.clone();
         self.judge(request, essence(expected), essence(found))?;
         word.map_err(|status| self.difference(request, "the same".to_owned(), status.to_string()))
@@ -260,14 +262,14 @@ impl Round {
                     self.compare_events(stream, id).await?;
                 }
             }
-            self.nothing_is_left(stream)?;
+            self.check_nothing_left(stream)?;
         }
         Ok(())
     }
 
     async fn read_reference(&mut self) -> Outcome<()> {
         let (stream, id) = REFERENCE;
-        let now = self.dice.now;
+        let now = self.generator.now;
         if self.watches[stream].is_empty() || self.history.last().map_or(1, |last| last.revision) == now {
             return Ok(());
         }
@@ -276,11 +278,11 @@ impl Round {
             self.ours.watches[stream].take_up_to(id, now)
         );
         let events = expected.clone().unwrap_or_default();
-        self.judge_events(&format!("every event up to revision {now}"), expected, found)?;
+        self.require_equal_events(&format!("every event up to revision {now}"), expected, found)?;
         self.history.extend(events.iter().map(|event| {
             let kv = event.kv.clone().unwrap_or_default();
             let deleted = event.r#type() == EventType::Delete;
-            Happened { key: kv.key.to_vec(), revision: kv.mod_revision, deleted }
+            EventKey { key: kv.key.to_vec(), revision: kv.mod_revision, deleted }
         }));
         Ok(())
     }
@@ -298,15 +300,15 @@ impl Round {
             self.theirs.watches[stream].take_events(id, owed),
             self.ours.watches[stream].take_events(id, owed)
         );
-        self.judge_events(&what, expected, found)
+        self.require_equal_events(&what, expected, found)
     }
 
     /// Events and responses that no request waits for are a difference, whichever server sent them.
-    fn nothing_is_left(&mut self, stream: usize) -> Outcome<()> {
+    fn check_nothing_left(&mut self, stream: usize) -> Outcome<()> {
         let left = |side: &mut Side| {
             let watches = &mut side.watches[stream];
             let events = Vec::from_iter(watches.with_events().filter(|id| (stream, *id) != REFERENCE));
-            format!("{events:?} {:?}", watches.unasked_word())
+            format!("{events:?} {:?}", watches.unexpected_response())
         };
         let (theirs, ours) = (left(&mut self.theirs), left(&mut self.ours));
         if theirs == ours && ours == "[] None" {
@@ -315,24 +317,29 @@ impl Round {
         Err(self.difference(&format!("an unexpected response on stream {stream}"), theirs, ours))
     }
 
-    fn judge_events(
+    fn require_equal_events(
         &mut self,
         what: &str,
         expected: Result<Vec<Event>, Status>,
         found: Result<Vec<Event>, Status>,
     ) -> Outcome<()> {
         let text = |outcome: Result<Vec<Event>, Status>| match outcome {
-            Ok(events) => Essence { text: format!("{events:?}"), revision: None },
+            Ok(events) => ComparableAnswer { text: format!("{events:?}"), revision: None },
             Err(status) => refusal(&status),
         };
         self.judge(&what, text(expected), text(found))
     }
 
-    fn judge(&mut self, request: &(dyn Debug + Sync), expected: Essence, found: Essence) -> Outcome<()> {
+    fn judge(
+        &mut self,
+        request: &(dyn Debug + Sync),
+        expected: ComparableAnswer,
+        found: ComparableAnswer,
+    ) -> Outcome<()> {
         if expected != found {
             return Err(self.difference(request, expected.text, found.text));
         }
-        self.dice.now = self.dice.now.max(found.revision.unwrap_or(0));
+        self.generator.now = self.generator.now.max(found.revision.unwrap_or(0));
         Ok(())
     }
 

@@ -1,11 +1,11 @@
 //! One of the two servers, from the client's side. A request goes in, the comparable part of its answer comes out.
 
 use crate::PATIENCE;
-use crate::ask::Ask;
 use crate::auth;
-use crate::compare::{Essence, code_alone, essence, refusal};
-use crate::dice::STREAMS;
+use crate::compare::{ComparableAnswer, code_alone, essence, refusal};
+use crate::generator::STREAMS;
 use crate::raw_codec::RawCodec;
+use crate::test_call::TestCall;
 use crate::watching::Watches;
 use bytes::Bytes;
 use client::duplex::Duplex;
@@ -69,22 +69,22 @@ impl Side {
         Reader { kv: self.kv.clone(), lease: self.lease.clone(), token: self.token.clone() }
     }
 
-    pub async fn answer(&mut self, ask: Ask) -> Essence {
+    pub async fn answer(&mut self, ask: TestCall) -> ComparableAnswer {
         let token = self.token.clone();
         let answered = async {
             match ask {
-                Ask::Put(put) => essence(inner(self.kv.put(with(&token, put)).await)),
-                Ask::Delete(delete) => essence(inner(self.kv.delete_range(with(&token, delete)).await)),
-                Ask::Txn(txn) => essence(inner(self.kv.txn(with(&token, txn)).await)),
-                Ask::Compact(compact) => essence(inner(self.kv.compact(with(&token, compact)).await)),
-                Ask::Grant(grant) => essence(inner(self.lease.lease_grant(with(&token, grant)).await)),
-                Ask::Revoke(id) => {
+                TestCall::Put(put) => essence(inner(self.kv.put(with(&token, put)).await)),
+                TestCall::Delete(delete) => essence(inner(self.kv.delete_range(with(&token, delete)).await)),
+                TestCall::Txn(txn) => essence(inner(self.kv.txn(with(&token, txn)).await)),
+                TestCall::Compact(compact) => essence(inner(self.kv.compact(with(&token, compact)).await)),
+                TestCall::Grant(grant) => essence(inner(self.lease.lease_grant(with(&token, grant)).await)),
+                TestCall::Revoke(id) => {
                     let revoke = with(&token, LeaseRevokeRequest { id });
                     essence(inner(self.lease.lease_revoke(revoke).await))
                 }
-                Ask::Auth(ask) => auth::answer(&mut self.auth, &token, ask).await,
-                Ask::KeepAlive(id) => self.keep_alive(id).await,
-                Ask::Malformed { path, message } => self.send_raw(path, message).await,
+                TestCall::Auth(ask) => auth::answer(&mut self.auth, &token, ask).await,
+                TestCall::KeepAlive(id) => self.keep_alive(id).await,
+                TestCall::Malformed { path, message } => self.send_raw(path, message).await,
                 read => self.reader().read(read).await,
             }
         };
@@ -92,27 +92,30 @@ impl Side {
     }
 
     /// The token of the user that logs in.
-    pub async fn login(&mut self, login: AuthenticateRequest) -> Result<MetadataValue<Ascii>, Essence> {
+    pub async fn login(
+        &mut self,
+        login: AuthenticateRequest,
+    ) -> Result<MetadataValue<Ascii>, ComparableAnswer> {
         let late = |_| Status::deadline_exceeded("no answer");
         let answered = timeout(PATIENCE, self.auth.authenticate(login)).await.map_err(late);
         let answer = answered.and_then(inner).map_err(|status| refusal(&status))?;
-        answer.token.parse().map_err(|_| Essence { text: "no token".to_owned(), revision: None })
+        answer.token.parse().map_err(|_| ComparableAnswer { text: "no token".to_owned(), revision: None })
     }
 
-    async fn keep_alive(&mut self, id: i64) -> Essence {
+    async fn keep_alive(&mut self, id: i64) -> ComparableAnswer {
         match self.keep_alives.send(LeaseKeepAliveRequest { id }).await {
             Ok(()) => essence(self.keep_alives.next().await),
             Err(status) => refusal(&status),
         }
     }
 
-    async fn send_raw(&mut self, path: &'static str, message: Bytes) -> Essence {
+    async fn send_raw(&mut self, path: &'static str, message: Bytes) -> ComparableAnswer {
         if let Err(error) = self.raw.ready().await {
             return refusal(&Status::unavailable(error.to_string()));
         }
         let path = PathAndQuery::from_static(path);
         match self.raw.unary(Request::new(message), path, RawCodec).await {
-            Ok(_) => Essence { text: "accepted".to_owned(), revision: None },
+            Ok(_) => ComparableAnswer { text: "accepted".to_owned(), revision: None },
             Err(status) => code_alone(&status),
         }
     }
@@ -125,15 +128,15 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub async fn read(mut self, ask: Ask) -> Essence {
+    pub async fn read(mut self, ask: TestCall) -> ComparableAnswer {
         let token = self.token.clone();
         let answered = async {
             match ask {
-                Ask::Range(range) => essence(inner(self.kv.range(with(&token, range)).await)),
-                Ask::TimeToLive(request) => {
+                TestCall::Range(range) => essence(inner(self.kv.range(with(&token, range)).await)),
+                TestCall::TimeToLive(request) => {
                     essence(inner(self.lease.lease_time_to_live(with(&token, request)).await))
                 }
-                Ask::Leases => {
+                TestCall::Leases => {
                     essence(inner(self.lease.lease_leases(with(&token, LeaseLeasesRequest {})).await))
                 }
                 other => panic!("not a read: {other:?}"),
@@ -156,7 +159,7 @@ pub fn inner<T>(outcome: Result<Response<T>, Status>) -> Result<T, Status> {
     outcome.map(Response::into_inner)
 }
 
-async fn in_time(answer: impl Future<Output = Essence>) -> Essence {
-    let late = Essence { text: "no answer".to_owned(), revision: None };
+async fn in_time(answer: impl Future<Output = ComparableAnswer>) -> ComparableAnswer {
+    let late = ComparableAnswer { text: "no answer".to_owned(), revision: None };
     timeout(PATIENCE, answer).await.unwrap_or(late)
 }

@@ -18,14 +18,14 @@ pub struct Watches {
     /// Events that were not taken yet, by watch.
     events: BTreeMap<i64, VecDeque<Event>>,
     /// Responses about a watch: created, cancelled, progress.
-    words: VecDeque<WatchResponse>,
+    responses: VecDeque<WatchResponse>,
 }
 
 impl Watches {
     pub fn open(channel: Channel) -> Watches {
         let mut client = WatchClient::new(channel).max_decoding_message_size(usize::MAX);
         let stream = Duplex::open(|requests| async move { client.watch(requests).await });
-        Watches { stream, events: BTreeMap::new(), words: VecDeque::new() }
+        Watches { stream, events: BTreeMap::new(), responses: VecDeque::new() }
     }
 
     pub async fn send(&self, union: RequestUnion) {
@@ -34,9 +34,9 @@ impl Watches {
     }
 
     /// The next response about any watch.
-    pub async fn word(&mut self) -> Result<WatchResponse, Status> {
+    pub async fn next_response(&mut self) -> Result<WatchResponse, Status> {
         loop {
-            match self.words.pop_front() {
+            match self.responses.pop_front() {
                 Some(word) => return Ok(word),
                 None => self.read().await?,
             }
@@ -44,8 +44,8 @@ impl Watches {
     }
 
     /// Responses about a watch that no request waits for.
-    pub fn unasked_word(&mut self) -> Option<WatchResponse> {
-        self.words.pop_front()
+    pub fn unexpected_response(&mut self) -> Option<WatchResponse> {
+        self.responses.pop_front()
     }
 
     /// Watches that have events waiting.
@@ -74,7 +74,7 @@ impl Watches {
         let late = |_| Status::deadline_exceeded("the stream of watches says nothing more");
         let response = timeout(PATIENCE, self.stream.next()).await.map_err(late)??;
         if response.events.is_empty() {
-            self.words.push_back(response);
+            self.responses.push_back(response);
         } else {
             self.events.entry(response.watch_id).or_default().extend(response.events);
         }

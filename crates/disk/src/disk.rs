@@ -60,7 +60,7 @@ pub trait File: Send + Sync {
     }
 
     /// A write found the disk full, `tried` times by now. Waits a moment; returns whether to try again.
-    fn await_room(&self, _tried: u32) -> bool {
+    fn await_space(&self, _tried: u32) -> bool {
         false
     }
 

@@ -13,19 +13,19 @@ thread_local! {
 }
 
 /// Runs `read`, whose panics are damage to `file`.
-pub fn reading<T, E: From<Error>>(file: &str, read: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-    keep_quiet_while_guarded();
+pub fn catch_damage<T, E: From<Error>>(file: &str, read: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    silence_guarded_panics();
     let outer = GUARDED.replace(true);
     let result = catch_unwind(AssertUnwindSafe(read));
     GUARDED.set(outer);
     result.unwrap_or_else(|panic| {
-        let what = words_of(&*panic);
+        let what = panic_message(&*panic);
         Err(Error::Unreadable { file: file.to_owned(), what }.into())
     })
 }
 
 /// A caught panic is reported by the error, and not on standard error as well.
-fn keep_quiet_while_guarded() {
+fn silence_guarded_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let hook = std::panic::take_hook();
@@ -37,7 +37,7 @@ fn keep_quiet_while_guarded() {
     });
 }
 
-fn words_of(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it cannot be read").to_owned()
 }
@@ -48,10 +48,11 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_error_that_names_the_file() {
-        let error = reading("store", || -> Result<(), Error> { panic!("page {} is gone", 7) }).unwrap_err();
+        let error =
+            catch_damage("store", || -> Result<(), Error> { panic!("page {} is gone", 7) }).unwrap_err();
         assert!(
             matches!(&error, Error::Unreadable { file, what } if file == "store" && what == "page 7 is gone")
         );
-        assert!(reading("store", || Ok::<_, Error>(7)).is_ok_and(|seven| seven == 7));
+        assert!(catch_damage("store", || Ok::<_, Error>(7)).is_ok_and(|seven| seven == 7));
     }
 }

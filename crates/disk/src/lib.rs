@@ -5,10 +5,10 @@
 
 mod disk;
 mod error;
+mod full_disk;
 pub mod guard;
 mod real;
 mod reserve;
-mod room;
 mod rotated;
 mod scratch;
 pub mod sim;
@@ -18,9 +18,9 @@ pub mod wal;
 pub use disk::{DirLock, Disk, File};
 pub use error::Error;
 pub use real::RealDisk;
-pub use reserve::Reserve;
+pub use reserve::ReserveDisk;
 pub use rotated::RotatedFile;
-pub use scratch::Scratch;
+pub use scratch::ScratchDisk;
 pub use sim::SimDisk;
 pub use store::{RowRef, Store, StoreView};
-pub use wal::{Lost, Record, Recovery, Stream, Torn, Wal};
+pub use wal::{LostFrames, RecordStream, RecoveryReport, TornTail, Wal, WalRecord};

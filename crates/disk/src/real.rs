@@ -142,7 +142,7 @@ impl File for RealFile {
         Ok(rustix::fs::fallocate(&self.0, rustix::fs::FallocateFlags::empty(), 0, len)?)
     }
 
-    fn await_room(&self, tried: u32) -> bool {
+    fn await_space(&self, tried: u32) -> bool {
         std::thread::sleep(Duration::from_millis(STORE_FULL_PAUSE_MILLIS));
         tried < STORE_FULL_TRIES_MAX
     }

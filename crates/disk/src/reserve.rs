@@ -10,7 +10,7 @@ const RESERVE_NAME: &str = "reserve";
 /// The file is created again when so many times its size are free.
 const PLENTY: u64 = 3;
 
-pub struct Reserve(Arc<Inner>);
+pub struct ReserveDisk(Arc<Inner>);
 
 struct Inner {
     below: Arc<dyn Disk>,
@@ -19,23 +19,23 @@ struct Inner {
     held: Mutex<bool>,
 }
 
-impl Reserve {
+impl ReserveDisk {
     /// Reserves so many bytes, if there is space for them.
-    pub fn over(below: Arc<dyn Disk>, bytes: u64) -> io::Result<Reserve> {
+    pub fn over(below: Arc<dyn Disk>, bytes: u64) -> io::Result<ReserveDisk> {
         let mut held = below.exists(RESERVE_NAME)?;
         if held && below.open(RESERVE_NAME)?.len()? != bytes {
             below.remove(RESERVE_NAME)?;
             held = false;
         }
         let inner = Inner { below, bytes, held: Mutex::new(held) };
-        inner.fill_up(inner.below.free_bytes()?);
-        Ok(Reserve(Arc::new(inner)))
+        inner.refill(inner.below.free_bytes()?);
+        Ok(ReserveDisk(Arc::new(inner)))
     }
 }
 
 impl Inner {
     /// True when the reserve existed.
-    fn give_up(&self) -> io::Result<bool> {
+    fn release(&self) -> io::Result<bool> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut *held) {
             self.below.remove(RESERVE_NAME)?;
@@ -46,7 +46,7 @@ impl Inner {
     }
 
     /// A missing reserve is no error.
-    fn fill_up(&self, free_bytes: u64) {
+    fn refill(&self, free_bytes: u64) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if *held || self.bytes == 0 || free_bytes / PLENTY < self.bytes {
             return;
@@ -62,21 +62,21 @@ impl Inner {
     /// Runs an operation that needs space, if need be with the space of the reserve.
     fn with_space<T>(&self, act: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match act() {
-            Err(error) if error.kind() == io::ErrorKind::StorageFull && self.give_up()? => act(),
+            Err(error) if error.kind() == io::ErrorKind::StorageFull && self.release()? => act(),
             done => done,
         }
     }
 }
 
-impl Disk for Reserve {
+impl Disk for ReserveDisk {
     fn open(&self, name: &str) -> io::Result<Box<dyn File>> {
         let file = self.0.below.open(name)?;
-        Ok(Box::new(Spacious { file, reserve: self.0.clone() }))
+        Ok(Box::new(ReserveFile { file, reserve: self.0.clone() }))
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
         let file = self.0.with_space(|| self.0.below.create(name))?;
-        Ok(Box::new(Spacious { file, reserve: self.0.clone() }))
+        Ok(Box::new(ReserveFile { file, reserve: self.0.clone() }))
     }
 
     fn exists(&self, name: &str) -> io::Result<bool> {
@@ -108,18 +108,18 @@ impl Disk for Reserve {
     /// The reserve does not count, and is filled up when there is plenty.
     fn free_bytes(&self) -> io::Result<u64> {
         let free_bytes = self.0.below.free_bytes()?;
-        self.0.fill_up(free_bytes);
+        self.0.refill(free_bytes);
         Ok(free_bytes)
     }
 }
 
 /// A file that may use the reserve.
-struct Spacious {
+struct ReserveFile {
     file: Box<dyn File>,
     reserve: Arc<Inner>,
 }
 
-impl File for Spacious {
+impl File for ReserveFile {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.file.read_at(offset, out)
     }
@@ -148,8 +148,8 @@ impl File for Spacious {
         self.reserve.with_space(|| self.file.allocate(len))
     }
 
-    fn await_room(&self, tried: u32) -> bool {
-        self.file.await_room(tried)
+    fn await_space(&self, tried: u32) -> bool {
+        self.file.await_space(tried)
     }
 }
 
@@ -158,14 +158,14 @@ mod tests {
     use super::*;
     use crate::store::Store;
     use crate::{RowRef, SimDisk};
-    use base::{Table, View};
+    use base::{ReadView, Table};
 
     const KIB: u64 = 1024;
 
-    fn small(kib: u64, reserve_kib: u64) -> (SimDisk, Arc<Reserve>) {
+    fn small(kib: u64, reserve_kib: u64) -> (SimDisk, Arc<ReserveDisk>) {
         let below = SimDisk::new(7);
         below.set_space(kib * KIB);
-        let reserve = Reserve::over(Arc::new(below.clone()), reserve_kib * KIB).unwrap();
+        let reserve = ReserveDisk::over(Arc::new(below.clone()), reserve_kib * KIB).unwrap();
         (below, Arc::new(reserve))
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const PAGE: usize = 4096;
 
-pub struct Scratch {
+pub struct ScratchDisk {
     below: Arc<dyn Disk>,
     /// Every file that is there; opened when it is first asked for.
     files: Mutex<BTreeMap<String, Slot>>,
@@ -35,10 +35,10 @@ struct Over {
     below_len: u64,
 }
 
-impl Scratch {
-    pub fn over(below: Arc<dyn Disk>) -> io::Result<Scratch> {
+impl ScratchDisk {
+    pub fn over(below: Arc<dyn Disk>) -> io::Result<ScratchDisk> {
         let files = below.list()?.into_iter().map(|name| (name, Slot::Untouched)).collect();
-        Ok(Scratch { below, files: Mutex::new(files) })
+        Ok(ScratchDisk { below, files: Mutex::new(files) })
     }
 
     fn files(&self) -> MutexGuard<'_, BTreeMap<String, Slot>> {
@@ -58,7 +58,7 @@ impl Scratch {
     }
 }
 
-impl Disk for Scratch {
+impl Disk for ScratchDisk {
     fn open(&self, name: &str) -> io::Result<Box<dyn File>> {
         Ok(Box::new(self.layer(name)?))
     }
@@ -212,7 +212,7 @@ mod tests {
         let below = SimDisk::new(1);
         let original: Vec<u8> = (0..20_000u32).map(|n| (n % 251) as u8).collect();
         below.create("a").unwrap().write_at(0, &original).unwrap();
-        let scratch = Scratch::over(Arc::new(below.clone())).unwrap();
+        let scratch = ScratchDisk::over(Arc::new(below.clone())).unwrap();
         let file = scratch.open("a").unwrap();
         let mut model = original.clone();
         let mut rng = Rng::new(7);
@@ -248,7 +248,7 @@ mod tests {
     fn names_are_its_own() {
         let below = SimDisk::new(1);
         below.create("a").unwrap().write_at(0, b"x").unwrap();
-        let scratch = Scratch::over(Arc::new(below.clone())).unwrap();
+        let scratch = ScratchDisk::over(Arc::new(below.clone())).unwrap();
         scratch.rename("a", "b").unwrap();
         scratch.create("c").unwrap();
         assert_eq!(scratch.list().unwrap(), ["b", "c"]);

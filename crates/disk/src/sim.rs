@@ -33,7 +33,7 @@ pub struct Counters {
     pub syncs_failed: u64,
     pub space_refused: u64,
     /// How often a store that found the disk full checked again.
-    pub waits_for_room: u64,
+    pub waits_for_space: u64,
 }
 
 #[derive(Clone)]
@@ -46,13 +46,13 @@ struct State {
     names_durable: BTreeMap<String, u64>,
     names_pending: Vec<NameChange>,
     /// Rises with every crash; handles opened before are dead.
-    life: u64,
+    generation: u64,
     locked: bool,
     power: Power,
     sync_fails_next: bool,
     space_bytes: u64,
     /// After how many checks a waiting store finds space; `None` for never.
-    room_after: Option<u32>,
+    space_after: Option<u32>,
     used_bytes: u64,
     counters: Counters,
 }
@@ -89,12 +89,12 @@ impl SimDisk {
             names: BTreeMap::new(),
             names_durable: BTreeMap::new(),
             names_pending: Vec::new(),
-            life: 0,
+            generation: 0,
             locked: false,
             power: Power::On,
             sync_fails_next: false,
             space_bytes: u64::MAX,
-            room_after: None,
+            space_after: None,
             used_bytes: 0,
             counters: Counters::default(),
         })))
@@ -143,8 +143,8 @@ impl SimDisk {
     }
 
     /// A write that waits on a full disk finds space after so many checks.
-    pub fn make_room_after(&self, looks: u32) {
-        self.state().room_after = Some(looks);
+    pub fn free_space_after(&self, looks: u32) {
+        self.state().space_after = Some(looks);
     }
 
     /// Damages one bit, chosen by the seed, of the byte at `offset`, as if the platter had rotted.
@@ -156,7 +156,7 @@ impl SimDisk {
     }
 
     /// A file ends here from now on, durably, as if an operator had cut it.
-    pub fn cut_short(&self, name: &str, len: u64) {
+    pub fn truncate_durably(&self, name: &str, len: u64) {
         let mut state = self.state();
         let inode = state.names.get(name).copied().expect("the file to cut exists");
         let inode = state.inodes.get_mut(&inode).expect("a named file has an inode");
@@ -169,7 +169,7 @@ impl SimDisk {
     }
 
     /// A file is gone, durably, as if an operator had removed it; nothing happens if there is none.
-    pub fn take_away(&self, name: &str) {
+    pub fn remove_durably(&self, name: &str) {
         let mut state = self.state();
         if state.names.remove(name).is_some() {
             state.names_durable.remove(name);
@@ -198,7 +198,7 @@ impl SimDisk {
 
     fn handle(&self, state: &mut State, inode: u64) -> Box<dyn File> {
         state.inodes.get_mut(&inode).expect("a named file has an inode").handles += 1;
-        Box::new(SimFile { disk: self.clone(), inode, life: state.life })
+        Box::new(SimFile { disk: self.clone(), inode, generation: state.generation })
     }
 }
 
@@ -222,7 +222,7 @@ impl State {
     }
 
     fn die(&mut self) {
-        self.life += 1;
+        self.generation += 1;
         self.locked = false;
         self.sync_fails_next = false;
         self.power = Power::On;
@@ -390,21 +390,21 @@ impl Disk for SimDisk {
             return Err(io::Error::from(io::ErrorKind::WouldBlock));
         }
         state.locked = true;
-        Ok(Box::new(SimLock { disk: self.clone(), life: state.life }))
+        Ok(Box::new(SimLock { disk: self.clone(), generation: state.generation }))
     }
 }
 
 struct SimFile {
     disk: SimDisk,
     inode: u64,
-    life: u64,
+    generation: u64,
 }
 
 impl SimFile {
     /// Runs `act` on a disk that has power and on a handle opened since the last crash.
     fn with<T>(&self, act: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
         let mut state = self.disk.state();
-        if state.life != self.life {
+        if state.generation != self.generation {
             return Err(io::Error::other("the file was opened before the crash"));
         }
         act(&mut state)
@@ -468,12 +468,14 @@ impl File for SimFile {
         })
     }
 
-    fn await_room(&self, tried: u32) -> bool {
+    fn await_space(&self, tried: u32) -> bool {
         let state = &mut *self.disk.state();
-        let Some(looks) = state.room_after.filter(|_| state.life == self.life) else { return false };
-        state.counters.waits_for_room += 1;
+        let Some(looks) = state.space_after.filter(|_| state.generation == self.generation) else {
+            return false;
+        };
+        state.counters.waits_for_space += 1;
         if tried >= looks {
-            state.room_after = None;
+            state.space_after = None;
             state.space_bytes = u64::MAX;
         }
         true
@@ -483,7 +485,7 @@ impl File for SimFile {
 impl Drop for SimFile {
     fn drop(&mut self) {
         let mut state = self.disk.state();
-        if state.life == self.life {
+        if state.generation == self.generation {
             state.inode(self.inode).handles -= 1;
         }
     }
@@ -491,7 +493,7 @@ impl Drop for SimFile {
 
 struct SimLock {
     disk: SimDisk,
-    life: u64,
+    generation: u64,
 }
 
 impl DirLock for SimLock {}
@@ -499,7 +501,7 @@ impl DirLock for SimLock {}
 impl Drop for SimLock {
     fn drop(&mut self) {
         let mut state = self.disk.state();
-        if state.life == self.life {
+        if state.generation == self.generation {
             state.locked = false;
         }
     }

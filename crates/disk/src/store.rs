@@ -47,7 +47,7 @@ pub struct RowRef<'a> {
 }
 
 /// Takes one row: table, key, and the value or its absence.
-pub type Put<'a> = dyn FnMut(Table, &[u8], Option<&[u8]>) + 'a;
+pub type PutRow<'a> = dyn FnMut(Table, &[u8], Option<&[u8]>) + 'a;
 
 impl<'a> From<&'a Row> for RowRef<'a> {
     fn from(row: &'a Row) -> RowRef<'a> {
@@ -60,7 +60,7 @@ impl Store {
     /// is whole, so a crash cannot leave half a store behind.
     pub fn open(disk: Arc<dyn Disk>, name: &str, cache_bytes: usize) -> Result<Store, Error> {
         if disk.exists(name).map_err(Error::io("look for", name))? {
-            return guard::reading(name, || {
+            return guard::catch_damage(name, || {
                 let store = Store::attach(&*disk, name, cache_bytes)?;
                 store.check_format()?;
                 store.add_missing_tables()?;
@@ -102,7 +102,7 @@ impl Store {
     }
 
     /// The same for rows that their owner hands over one by one.
-    pub fn write_with(&self, fill: &mut dyn FnMut(&mut Put<'_>)) -> Result<(), Error> {
+    pub fn write_with(&self, fill: &mut dyn FnMut(&mut PutRow<'_>)) -> Result<(), Error> {
         let txn = self.begin()?;
         fill_tables(&txn, fill).map_err(Error::store(&self.name))?;
         txn.commit().map_err(Error::store(&self.name))
@@ -134,7 +134,7 @@ impl Store {
     pub fn check_pages(&mut self) -> Result<(), Error> {
         let db = Arc::get_mut(&mut self.db).expect("there is no view of a store that is being checked");
         let name = &self.name;
-        let checked = guard::reading(name, || db.check_integrity().map_err(Error::store(name)));
+        let checked = guard::catch_damage(name, || db.check_integrity().map_err(Error::store(name)));
         if checked.map_err(Error::or_unreadable)? { Ok(()) } else { Err(Error::Pages { file: name.clone() }) }
     }
 
@@ -189,7 +189,7 @@ fn put_rows<'a>(
     tables.finish()
 }
 
-fn fill_tables(txn: &WriteTransaction, fill: &mut dyn FnMut(&mut Put<'_>)) -> Result<(), redb::Error> {
+fn fill_tables(txn: &WriteTransaction, fill: &mut dyn FnMut(&mut PutRow<'_>)) -> Result<(), redb::Error> {
     let mut tables = OpenTables::default();
     let mut result = Ok(());
     fill(&mut |table, key, value| {

@@ -13,21 +13,21 @@ mod segment;
 mod tests;
 
 pub use manifest::NAME as MANIFEST_NAME;
-pub use record::{Record, Stream};
-pub use recovery::{FramePlace, Lost, Recovery, Shortened, Torn};
+pub use record::{RecordStream, WalRecord};
+pub use recovery::{FrameLocation, LostFrames, RecoveryReport, ShortenedSegment, TornTail};
 pub use segment::HEADER_BYTES;
 
 use crate::disk::{Disk, File};
 use crate::error::Error;
-use frame::{Place, Sequence};
-use manifest::{Listing, Manifest};
+use frame::{FrameAddress, Sequence};
+use manifest::{Manifest, SegmentListing};
 use recovery::Recovered;
 use segment::Segment;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Params {
+pub struct WalParams {
     /// The usual length of a segment; one batch that needs more gets a longer one.
     pub segment_bytes: u64,
     /// Released segments that are kept for reuse: as many as are usually released at one time.
@@ -39,7 +39,7 @@ pub const SPARES_MAX: usize = segment::SPARE_NAMES.len();
 
 pub struct Wal {
     disk: Arc<dyn Disk>,
-    params: Params,
+    params: WalParams,
     /// Oldest first; the last is written to. Never empty.
     segments: VecDeque<Segment>,
     file: Box<dyn File>,
@@ -49,8 +49,8 @@ pub struct Wal {
     /// The newest frame written, and the newest known to be durable.
     written: Sequence,
     durable: Sequence,
-    sticky: BTreeMap<(Stream, u8), Record>,
-    released: [u64; Stream::ALL.len()],
+    sticky: BTreeMap<(RecordStream, u8), WalRecord>,
+    released: [u64; RecordStream::ALL.len()],
     /// The length of a released segment that is kept to be the next, if there is one.
     spare_bytes: u64,
     /// Kept between writes for its memory.
@@ -59,35 +59,35 @@ pub struct Wal {
 }
 
 /// Reads the log back as an opening does, and goes no further.
-pub fn inspect(disk: &dyn Disk, replay: &mut dyn FnMut(Record)) -> Result<Recovery, Error> {
+pub fn inspect(disk: &dyn Disk, replay: &mut dyn FnMut(WalRecord)) -> Result<RecoveryReport, Error> {
     Ok(recovery::recover(disk, replay)?.report)
 }
 
 /// A log that has been read and not been changed.
-pub struct Opening {
+pub struct WalOpening {
     disk: Arc<dyn Disk>,
-    params: Params,
+    params: WalParams,
     recovered: Recovered,
 }
 
-impl Opening {
+impl WalOpening {
     /// Replays every record in order into `replay`. A sticky record comes again at the head of each later segment.
     pub fn read(
         disk: Arc<dyn Disk>,
-        params: Params,
-        replay: &mut dyn FnMut(Record),
-    ) -> Result<Opening, Error> {
+        params: WalParams,
+        replay: &mut dyn FnMut(WalRecord),
+    ) -> Result<WalOpening, Error> {
         let recovered = recovery::recover(&*disk, replay)?;
-        Ok(Opening { disk, params, recovered })
+        Ok(WalOpening { disk, params, recovered })
     }
 
-    pub fn report(&self) -> &Recovery {
+    pub fn report(&self) -> &RecoveryReport {
         &self.recovered.report
     }
 
     /// Cuts a torn tail and stands ready to append. `records`, which are sticky, take the place of what is cut in one
     /// write: a crash leaves either the tail as it was found or these records.
-    pub fn start(self, records: &[Record]) -> Result<Wal, Error> {
+    pub fn start(self, records: &[WalRecord]) -> Result<Wal, Error> {
         assert!(records.iter().all(|record| record.sticky.is_some()), "an opening keeps sticky records");
         if self.recovered.segments.is_empty() {
             Wal::create(self.disk, self.params, records)
@@ -100,27 +100,27 @@ impl Opening {
 impl Wal {
     pub fn open(
         disk: Arc<dyn Disk>,
-        params: Params,
-        replay: &mut dyn FnMut(Record),
-    ) -> Result<(Wal, Recovery), Error> {
-        let opening = Opening::read(disk, params, replay)?;
+        params: WalParams,
+        replay: &mut dyn FnMut(WalRecord),
+    ) -> Result<(Wal, RecoveryReport), Error> {
+        let opening = WalOpening::read(disk, params, replay)?;
         let report = opening.report().clone();
         Ok((opening.start(&[])?, report))
     }
 
     /// The manifest comes first, so a segment of this version without one has lost it.
-    fn create(disk: Arc<dyn Disk>, params: Params, records: &[Record]) -> Result<Wal, Error> {
+    fn create(disk: Arc<dyn Disk>, params: WalParams, records: &[WalRecord]) -> Result<Wal, Error> {
         let mut buffer = Vec::new();
         let first = Sequence::NONE.next_opening();
-        let head = Head { id: 1, sequence: first, durable: Sequence::NONE, room_bytes: 0 };
+        let head = SegmentHead { id: 1, sequence: first, durable: Sequence::NONE, frame_bytes: 0 };
         let mut manifest = match manifest::open(&*disk)? {
             Some(manifest) => manifest,
-            None => Manifest::create(&*disk, Listing::EMPTY)?,
+            None => Manifest::create(&*disk, SegmentListing::EMPTY)?,
         };
         let mut sticky = BTreeMap::new();
         note_sticky(&mut sticky, records);
         let started = head.start(&*disk, params, &sticky, &mut buffer)?;
-        manifest.set(Listing { first: 1, last: 1, newest_bytes: started.segment.len })?;
+        manifest.set(SegmentListing { first: 1, last: 1, newest_bytes: started.segment.len })?;
         Ok(Wal {
             spare_bytes: 0,
             disk,
@@ -132,7 +132,7 @@ impl Wal {
             written: first,
             durable: first,
             sticky,
-            released: [0; Stream::ALL.len()],
+            released: [0; RecordStream::ALL.len()],
             buffer,
             failed: false,
         })
@@ -142,9 +142,9 @@ impl Wal {
     /// earlier release goes on in a segment of its own.
     fn resume(
         disk: Arc<dyn Disk>,
-        params: Params,
+        params: WalParams,
         recovered: Recovered,
-        records: &[Record],
+        records: &[WalRecord],
     ) -> Result<Wal, Error> {
         let newest = recovered.segments.back().expect("there is a segment to go on in");
         let (name, len) = (newest.name.clone(), newest.len);
@@ -171,7 +171,7 @@ impl Wal {
             written: recovered.last,
             durable: recovered.last,
             sticky,
-            released: [0; Stream::ALL.len()],
+            released: [0; RecordStream::ALL.len()],
             buffer: Vec::new(),
             failed: false,
         };
@@ -189,7 +189,7 @@ impl Wal {
     }
 
     /// Writes one batch behind the last, in one call to the disk. Durable only after `sync`.
-    pub fn write(&mut self, records: &[Record]) -> Result<(), Error> {
+    pub fn write(&mut self, records: &[WalRecord]) -> Result<(), Error> {
         if records.is_empty() {
             return Ok(());
         }
@@ -225,7 +225,7 @@ impl Wal {
 
     /// Everything of `stream` at or below `position` is no longer needed. Segments that no stream needs are released,
     /// oldest first; their records may still come again at the next open, if the power goes now.
-    pub fn release(&mut self, stream: Stream, position: u64) -> Result<(), Error> {
+    pub fn release(&mut self, stream: RecordStream, position: u64) -> Result<(), Error> {
         let released = &mut self.released[segment::slot(stream)];
         *released = position.max(*released);
         self.unless_failed(|wal| {
@@ -234,7 +234,7 @@ impl Wal {
                 wal.segments.iter().take(older).take_while(|oldest| wal.is_released(oldest)).count();
             if n_released > 0 {
                 let first = wal.segments[n_released].id;
-                wal.manifest.set(Listing { first, ..wal.manifest.listing() })?;
+                wal.manifest.set(SegmentListing { first, ..wal.manifest.listing() })?;
             }
             for _ in 0..n_released {
                 let oldest = wal.segments.pop_front().expect("there are more than were released");
@@ -260,7 +260,7 @@ impl Wal {
 
     /// Whether a batch of payloads of these lengths goes into the newest segment. A batch that does not fit may have
     /// to wait for disk space.
-    pub fn has_place_for(&self, payload_lens: impl Iterator<Item = usize>) -> bool {
+    pub fn has_space_for(&self, payload_lens: impl Iterator<Item = usize>) -> bool {
         let newest = self.segments.back().expect("a log has at least one segment");
         self.offset + frame::len_of(payload_lens) as u64 <= newest.len
     }
@@ -288,8 +288,8 @@ impl Wal {
         self.offset + len as u64 <= self.newest().len
     }
 
-    fn append(&mut self, sequence: Sequence, records: &[Record]) -> Result<(), Error> {
-        let place = Place { file_id: self.newest().id, offset: self.offset };
+    fn append(&mut self, sequence: Sequence, records: &[WalRecord]) -> Result<(), Error> {
+        let place = FrameAddress { file_id: self.newest().id, offset: self.offset };
         self.buffer.clear();
         frame::encode(place, sequence, self.durable, records, &mut self.buffer);
         let segment = self.segments.back_mut().expect("a log has at least one segment");
@@ -312,12 +312,12 @@ impl Wal {
         Ok(())
     }
 
-    /// Begins the next segment, with space for a frame of `room_bytes`. Everything before has been synced.
-    fn roll(&mut self, sequence: Sequence, room_bytes: usize) -> Result<(), Error> {
-        let head = Head { id: self.newest().id + 1, sequence, durable: self.durable, room_bytes };
+    /// Begins the next segment, with space for a frame of `frame_bytes`. Everything before has been synced.
+    fn roll(&mut self, sequence: Sequence, frame_bytes: usize) -> Result<(), Error> {
+        let head = SegmentHead { id: self.newest().id + 1, sequence, durable: self.durable, frame_bytes };
         let started = head.start(&*self.disk, self.params, &self.sticky, &mut self.buffer)?;
         let listing = self.manifest.listing();
-        self.manifest.set(Listing {
+        self.manifest.set(SegmentListing {
             last: started.segment.id,
             newest_bytes: started.segment.len,
             ..listing
@@ -337,7 +337,7 @@ impl Wal {
 
     /// The names change one by one, each durable before the next, so that no crash leaves a gap in them.
     fn give_up(&mut self, oldest: &Segment) -> Result<(), Error> {
-        let (name, Params { segment_bytes, spares_max }) = (&oldest.name, self.params);
+        let (name, WalParams { segment_bytes, spares_max }) = (&oldest.name, self.params);
         let spare = if oldest.len == segment_bytes {
             segment::spare_name(&*self.disk, segment_bytes, spares_max)?
         } else {
@@ -353,7 +353,7 @@ impl Wal {
     }
 }
 
-fn note_sticky(sticky: &mut BTreeMap<(Stream, u8), Record>, records: &[Record]) {
+fn note_sticky(sticky: &mut BTreeMap<(RecordStream, u8), WalRecord>, records: &[WalRecord]) {
     for record in records {
         if let Some(kind) = record.sticky {
             sticky.insert((record.stream, kind), record.clone());
@@ -368,7 +368,7 @@ fn resume_manifest(
     given_up: &[String],
 ) -> Result<Manifest, Error> {
     let (oldest, newest) = segments.front().zip(segments.back()).expect("there is a segment to go on in");
-    let found = Listing { first: oldest.id, last: newest.id, newest_bytes: newest.len };
+    let found = SegmentListing { first: oldest.id, last: newest.id, newest_bytes: newest.len };
     let manifest = match manifest::open(disk)? {
         Some(mut manifest) => {
             manifest.set(found)?;
@@ -384,39 +384,39 @@ fn resume_manifest(
 }
 
 /// The beginning of a segment: its header and its first frame, which repeats the sticky records.
-struct Head {
+struct SegmentHead {
     id: u64,
     sequence: Sequence,
     durable: Sequence,
-    room_bytes: usize,
+    frame_bytes: usize,
 }
 
-struct Started {
+struct StartedSegment {
     segment: Segment,
     file: Box<dyn File>,
     offset: u64,
 }
 
-impl Head {
+impl SegmentHead {
     /// Makes the segment: its file under its name, then header and first frame, all durable.
     fn start(
         self,
         disk: &dyn Disk,
-        params: Params,
-        sticky: &BTreeMap<(Stream, u8), Record>,
+        params: WalParams,
+        sticky: &BTreeMap<(RecordStream, u8), WalRecord>,
         buffer: &mut Vec<u8>,
-    ) -> Result<Started, Error> {
-        let records: Vec<Record> = sticky.values().cloned().collect();
-        let place = Place { file_id: self.id, offset: HEADER_BYTES };
+    ) -> Result<StartedSegment, Error> {
+        let records: Vec<WalRecord> = sticky.values().cloned().collect();
+        let place = FrameAddress { file_id: self.id, offset: HEADER_BYTES };
         buffer.clear();
         segment::encode_header(self.id, self.sequence, buffer);
         frame::encode(place, self.sequence, self.durable, &records, buffer);
         let offset = buffer.len() as u64;
-        let len_needed = params.segment_bytes.max(offset + self.room_bytes as u64);
+        let len_needed = params.segment_bytes.max(offset + self.frame_bytes as u64);
         let (file, len) = segment::place_file(disk, self.id, len_needed, params.segment_bytes)?;
         let segment = Segment::new(self.id, len);
         segment::write(&*file, 0, buffer).map_err(Error::io("write", &segment.name))?;
         file.sync().map_err(Error::io("sync", &segment.name))?;
-        Ok(Started { segment, file, offset })
+        Ok(StartedSegment { segment, file, offset })
     }
 }

@@ -9,7 +9,7 @@ mod head;
 mod read;
 
 pub use error::BackupError;
-pub use read::{Digest, Source, Summary, Take, read};
+pub use read::{DigestRule, Source, Summary, Take, read};
 
 use crate::error::Error;
 use base::sha256::{DIGEST_BYTES, Sha256};
@@ -26,18 +26,18 @@ const PAGE_BYTES: u64 = 512;
 /// The bucket for rows that etcd has no bucket for.
 const OWN_BUCKET: &str = "althing";
 /// The first byte of its rows is that of a table, or this for the one about the backup itself.
-const TAKEN_ROW: u8 = 0xff;
+const ORIGIN_ROW: u8 = 0xff;
 
 /// The cluster and member that took a backup, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct BackupOrigin {
     pub cluster: ClusterId,
     pub member: NodeId,
     /// Milliseconds since 1970.
     pub at_millis: u64,
 }
 
-impl Taken {
+impl BackupOrigin {
     fn encode(&self) -> Vec<u8> {
         [self.cluster.0, self.member.0, self.at_millis]
             .iter()
@@ -45,9 +45,13 @@ impl Taken {
             .collect()
     }
 
-    fn decode(bytes: &[u8]) -> Option<Taken> {
+    fn decode(bytes: &[u8]) -> Option<BackupOrigin> {
         let number = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-        Some(Taken { cluster: ClusterId(number(0)?), member: NodeId(number(8)?), at_millis: number(16)? })
+        Some(BackupOrigin {
+            cluster: ClusterId(number(0)?),
+            member: NodeId(number(8)?),
+            at_millis: number(16)?,
+        })
     }
 }
 
@@ -56,11 +60,11 @@ pub struct Backup {
     writer: Writer,
     piece_bytes: usize,
     digest: Sha256,
-    step: Step,
+    step: BackupStep,
     left_bytes: u64,
 }
 
-enum Step {
+enum BackupStep {
     /// The first pages, which are known from the first walk.
     Head(Vec<u8>),
     Pages,
@@ -71,7 +75,7 @@ impl Backup {
     /// Walks the view once to know the length and the first pages, and calls `rest` after each piece.
     pub fn begin(
         view: Arc<StoreView>,
-        taken: Taken,
+        taken: BackupOrigin,
         piece_bytes: usize,
         rest: &mut dyn FnMut(),
     ) -> Result<Backup, Error> {
@@ -84,7 +88,7 @@ impl Backup {
         let (last, head) = writer.finish();
         let left_bytes = (head.len() + bytes + last.len() + DIGEST_BYTES) as u64;
         let (export, writer) = (Export::new(view, taken)?, Writer::default());
-        let (digest, step) = (Sha256::default(), Step::Head(head));
+        let (digest, step) = (Sha256::default(), BackupStep::Head(head));
         Ok(Backup { export, writer, piece_bytes, digest, step, left_bytes })
     }
 
@@ -94,18 +98,18 @@ impl Backup {
     }
 
     fn piece(&mut self) -> Option<Vec<u8>> {
-        match std::mem::replace(&mut self.step, Step::Pages) {
-            Step::Head(head) => Some(head),
-            Step::Pages => {
+        match std::mem::replace(&mut self.step, BackupStep::Pages) {
+            BackupStep::Head(head) => Some(head),
+            BackupStep::Pages => {
                 let more = self.export.fill(&mut self.writer, self.piece_bytes);
                 if more.expect("the same view was read before") {
                     return Some(self.writer.take());
                 }
-                self.step = Step::Done;
+                self.step = BackupStep::Done;
                 Some(std::mem::take(&mut self.writer).finish().0)
             }
-            Step::Done => {
-                self.step = Step::Done;
+            BackupStep::Done => {
+                self.step = BackupStep::Done;
                 None
             }
         }
@@ -118,7 +122,7 @@ impl Iterator for Backup {
     fn next(&mut self) -> Option<Bytes> {
         let mut piece = self.piece()?;
         self.digest.update(&piece);
-        if let Step::Done = self.step {
+        if let BackupStep::Done = self.step {
             piece.extend_from_slice(&std::mem::take(&mut self.digest).finish());
         }
         self.left_bytes -= piece.len() as u64;

@@ -1,9 +1,9 @@
 //! The changes of a store, in the order of their revisions, some at a time.
 
 use crate::error::Error;
-use base::{Revision, Table, View};
+use base::{ReadView, Revision, Table};
 use bytes::Bytes;
-use coord::rows::{Corrupt, Logged, parse_log_key, read_record};
+use coord::rows::{CorruptRow, LoggedChange, parse_log_key, read_record};
 use coord::{Record, etcd};
 use disk::StoreView;
 use std::ops::Bound;
@@ -12,25 +12,25 @@ use std::sync::Arc;
 /// Changes that are read together.
 const CHANGES_AT_ONCE: usize = 256;
 
-pub(crate) struct Changes {
+pub(crate) struct ChangeReader {
     view: Arc<StoreView>,
     /// The key of the last change that was read.
     after: Option<Vec<u8>>,
 }
 
-pub(crate) struct Logging {
+pub(crate) struct PositionedChange {
     pub revision: Revision,
     pub sub: u32,
-    pub logged: Logged,
+    pub logged: LoggedChange,
 }
 
-impl Changes {
-    pub fn new(view: Arc<StoreView>) -> Changes {
-        Changes { view, after: None }
+impl ChangeReader {
+    pub fn new(view: Arc<StoreView>) -> ChangeReader {
+        ChangeReader { view, after: None }
     }
 
     /// The next ones; none when all were read.
-    pub fn next(&mut self) -> Result<Vec<Logging>, Error> {
+    pub fn next(&mut self) -> Result<Vec<PositionedChange>, Error> {
         let mut rows = Vec::new();
         let from = self.after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         self.view.scan(Table::Log, from, Bound::Unbounded, &mut |key, value| {
@@ -42,23 +42,23 @@ impl Changes {
     }
 
     /// A change as a row of etcd's bucket of keys.
-    pub fn etcd_row(&self, change: &Logging) -> Result<(Vec<u8>, Vec<u8>), Error> {
-        let Logging { revision, sub, logged } = change;
+    pub fn etcd_row(&self, change: &PositionedChange) -> Result<(Vec<u8>, Vec<u8>), Error> {
+        let PositionedChange { revision, sub, logged } = change;
         Ok(etcd::key_row(*revision, *sub, logged, self.record(change)?.as_ref()))
     }
 
-    fn record(&self, change: &Logging) -> Result<Option<Record>, Corrupt> {
-        let Logging { revision, logged, .. } = change;
+    fn record(&self, change: &PositionedChange) -> Result<Option<Record>, CorruptRow> {
+        let PositionedChange { revision, logged, .. } = change;
         if logged.put.is_none() {
             return Ok(None);
         }
-        let missing = || Corrupt::new(Table::Versions, &logged.key, "a version of the log is missing");
+        let missing = || CorruptRow::new(Table::Versions, &logged.key, "a version of the log is missing");
         read_record(&*self.view, &logged.key, *revision)?.ok_or_else(missing).map(Some)
     }
 }
 
-fn parse(key: &[u8], value: Bytes) -> Result<Logging, Corrupt> {
-    let malformed = || Corrupt::malformed(Table::Log, key);
+fn parse(key: &[u8], value: Bytes) -> Result<PositionedChange, CorruptRow> {
+    let malformed = || CorruptRow::malformed(Table::Log, key);
     let (revision, sub) = parse_log_key(key).ok_or_else(malformed)?;
-    Ok(Logging { revision, sub, logged: Logged::from_row(value).ok_or_else(malformed)? })
+    Ok(PositionedChange { revision, sub, logged: LoggedChange::from_row(value).ok_or_else(malformed)? })
 }

@@ -18,7 +18,7 @@ pub enum Error {
     MeshDisk(disk::Error),
 
     #[error("the store is damaged: {0}. {WHAT_TO_DO}")]
-    Store(coord::Corrupt),
+    Store(coord::CorruptRow),
 
     #[error(transparent)]
     Backup(#[from] crate::backup::BackupError),
@@ -32,7 +32,7 @@ pub enum Error {
         "this member's state diverged from that of the majority, and the member stopped. Replace it: `althing \
          member replace`, or remove it, move its data directory away, and let an empty one join"
     )]
-    Astray,
+    Diverged,
 
     #[error("there is a store and no write-ahead log: its files `wal-*` are missing. {WHAT_TO_DO}")]
     LogMissing,
@@ -78,14 +78,14 @@ fn advice(error: &disk::Error, what_to_do: &str) -> String {
     if error.is_damage() { format!(". {what_to_do}") } else { String::new() }
 }
 
-impl From<coord::Corrupt> for Error {
-    fn from(corrupt: coord::Corrupt) -> Error {
+impl From<coord::CorruptRow> for Error {
+    fn from(corrupt: coord::CorruptRow) -> Error {
         Error::Store(corrupt)
     }
 }
 
-impl From<raft::Gap> for Error {
-    fn from(gap: raft::Gap) -> Error {
+impl From<raft::LogGap> for Error {
+    fn from(gap: raft::LogGap) -> Error {
         Error::Gap { store: gap.store.0, log_first: gap.log_first.0 }
     }
 }

@@ -2,7 +2,7 @@
 //! of keys. Of what a compaction has hidden only those changes count that are the newest of their key and live at the
 //! revision; so the hash is the same whether or not they were swept yet.
 
-use crate::changes::{Changes, Logging};
+use crate::changes::{ChangeReader, PositionedChange};
 use crate::error::Error;
 use base::Revision;
 use base::checksum::hash64;
@@ -22,7 +22,7 @@ pub struct KeyHash {
 /// Calls `rest` after every few changes.
 pub fn hash_keys(view: Arc<StoreView>, revision: Revision, rest: &mut dyn FnMut()) -> Result<KeyHash, Error> {
     let compacted = Meta::read(&*view)?.map_or(Revision::ZERO, |meta| meta.compacted);
-    let hidden = Hidden::find(&view, revision, compacted, rest)?;
+    let hidden = CompactedChanges::find(&view, revision, compacted, rest)?;
     let mut hash = crc32c::crc32c(bucket::KEY.as_bytes());
     for_each(&view, revision, rest, &mut |changes, change| {
         if hidden.counts(change, compacted) {
@@ -38,9 +38,9 @@ fn for_each(
     view: &Arc<StoreView>,
     revision: Revision,
     rest: &mut dyn FnMut(),
-    each: &mut dyn FnMut(&Changes, &Logging) -> Result<(), Error>,
+    each: &mut dyn FnMut(&ChangeReader, &PositionedChange) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut changes = Changes::new(view.clone());
+    let mut changes = ChangeReader::new(view.clone());
     loop {
         let some = changes.next()?;
         let is_last = some.last().is_none_or(|last| last.revision > revision);
@@ -55,20 +55,20 @@ fn for_each(
 }
 
 /// Which of the changes at or below the compacted revision count.
-struct Hidden {
+struct CompactedChanges {
     /// Changes that a later one has replaced or ended, by revision and hash of the key.
     superseded: BTreeSet<(Revision, u64)>,
     /// Something is live at the revision.
     has_live: bool,
 }
 
-impl Hidden {
+impl CompactedChanges {
     fn find(
         view: &Arc<StoreView>,
         revision: Revision,
         compacted: Revision,
         rest: &mut dyn FnMut(),
-    ) -> Result<Hidden, Error> {
+    ) -> Result<CompactedChanges, Error> {
         let mut superseded = BTreeSet::new();
         let mut below = BTreeSet::new();
         let mut above: BTreeMap<u64, bool> = BTreeMap::new();
@@ -86,10 +86,10 @@ impl Hidden {
             Ok(())
         })?;
         let has_live = above.values().any(|live| *live) || below.difference(&superseded).next().is_some();
-        Ok(Hidden { superseded, has_live })
+        Ok(CompactedChanges { superseded, has_live })
     }
 
-    fn counts(&self, change: &Logging, compacted: Revision) -> bool {
+    fn counts(&self, change: &PositionedChange, compacted: Revision) -> bool {
         let is_delete = change.logged.put.is_none();
         if change.revision > compacted {
             return true;

@@ -2,21 +2,21 @@
 //! and the incarnation of the node on this disk. `open_mesh` recovers them after any crash. What the log holds and
 //! the store lacks is handed out in order; the new start is counted durably before.
 
-mod life;
+mod incarnation;
 mod log;
 mod store;
 #[cfg(test)]
 mod tests;
 pub mod verify;
 
-pub use life::{Life, LifeFile, Standing};
+pub use incarnation::{CatchUp, Incarnation, IncarnationFile};
 pub use log::MeshLog;
 pub use store::{MeshStore, MeshView};
 
 use crate::error::Error;
 use ::mesh::rows::{self, Row};
-use disk::wal::{Opening, SPARES_MAX};
-use disk::{Disk, Lost, Recovery, Stream, Wal, guard};
+use disk::wal::{SPARES_MAX, WalOpening};
+use disk::{Disk, LostFrames, RecordStream, RecoveryReport, Wal, guard};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +32,8 @@ pub struct MeshFiles {
     pub store: MeshStore,
     /// Batches of the log that the store lacks, in order.
     pub replayed: Vec<Vec<Row>>,
-    pub life: LifeFile,
-    pub recovery: Recovery,
+    pub incarnation_file: IncarnationFile,
+    pub recovery: RecoveryReport,
     /// The disk of these files.
     pub disk: Arc<dyn Disk>,
 }
@@ -43,11 +43,11 @@ pub fn open_mesh(disk: Arc<dyn Disk>, params: &MeshParams) -> Result<MeshFiles, 
 }
 
 fn open_files(disk: Arc<dyn Disk>, params: &MeshParams) -> Result<MeshFiles, Error> {
-    let known = life::read(&*disk)?;
-    if known.is_some() && !disk.exists(store::LIVE).map_err(life::trouble("look for", store::LIVE))? {
+    let known = incarnation::read(&*disk)?;
+    if known.is_some() && !disk.exists(store::LIVE).map_err(incarnation::trouble("look for", store::LIVE))? {
         return Err(Error::MeshStoreMissing);
     }
-    let (mut store, flushed) = guard::reading(store::LIVE, || {
+    let (mut store, flushed) = guard::catch_damage(store::LIVE, || {
         let store = MeshStore::open(disk.clone(), params.cache_bytes)?;
         let flushed = store.flushed()?;
         Ok::<_, Error>((store, flushed))
@@ -56,9 +56,9 @@ fn open_files(disk: Arc<dyn Disk>, params: &MeshParams) -> Result<MeshFiles, Err
     // Positions count on over the node's starts; the batches of one start count from one.
     let base = replay.last.max(flushed);
     store.count_from(base);
-    let life = LifeFile::begin(disk.clone(), known, params.fresh_incarnation)?;
+    let incarnation_file = IncarnationFile::begin(disk.clone(), known, params.fresh_incarnation)?;
     let log = MeshLog::new(wal, base);
-    Ok(MeshFiles { log, store, replayed: replay.batches, life, recovery, disk })
+    Ok(MeshFiles { log, store, replayed: replay.batches, incarnation_file, recovery, disk })
 }
 
 struct Replay {
@@ -66,13 +66,17 @@ struct Replay {
     last: u64,
 }
 
-fn replay(disk: Arc<dyn Disk>, params: &MeshParams, flushed: u64) -> Result<(Wal, Recovery, Replay), Error> {
+fn replay(
+    disk: Arc<dyn Disk>,
+    params: &MeshParams,
+    flushed: u64,
+) -> Result<(Wal, RecoveryReport, Replay), Error> {
     let mut replay = Replay { batches: Vec::new(), last: 0 };
     let mut all_known = true;
     // A flush releases all segments but the last at once.
-    let wal_params = disk::wal::Params { segment_bytes: params.log_segment_bytes, spares_max: SPARES_MAX };
-    let opening = Opening::read(disk, wal_params, &mut |record| {
-        if record.stream != Stream::Mesh {
+    let wal_params = disk::wal::WalParams { segment_bytes: params.log_segment_bytes, spares_max: SPARES_MAX };
+    let opening = WalOpening::read(disk, wal_params, &mut |record| {
+        if record.stream != RecordStream::Mesh {
             return;
         }
         replay.last = replay.last.max(record.position);
@@ -89,7 +93,7 @@ fn replay(disk: Arc<dyn Disk>, params: &MeshParams, flushed: u64) -> Result<(Wal
     }
     // Acknowledged batches are lost, and no other replica would notice.
     let recovery = opening.report().clone();
-    if let Some(shortened) = recovery.shortened.clone().filter(|_| recovery.lost == Lost::Unknown) {
+    if let Some(shortened) = recovery.shortened.clone().filter(|_| recovery.lost == LostFrames::Unknown) {
         return Err(Error::MeshDisk(disk::Error::Missing { file: format!("the end of {}", shortened.file) }));
     }
     Ok((opening.start(&[])?, recovery, replay))

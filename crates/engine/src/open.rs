@@ -3,45 +3,45 @@
 //! can carry its number.
 
 use crate::error::Error;
-use crate::journal::{Journal, to_disk};
-use crate::vault::{ASTRAY, LIVE, Vault, VaultParams};
+use crate::member_log::{MemberLog, to_disk};
+use crate::member_store::{DIVERGED_FILE, LIVE, MemberStore, MemberStoreParams};
 use base::mutant::{Mutant, planted};
-use base::{Boot, Instant, NodeId, View};
+use base::{Boot, Instant, NodeId, ReadView};
 use coord::Members;
-use disk::wal::Opening;
-use disk::{Disk, Lost, Recovery, Stream, guard};
+use disk::wal::WalOpening;
+use disk::{Disk, LostFrames, RecordStream, RecoveryReport, guard};
 use node::{Apply, Consensus, apply, consensus, member};
-use raft::{Config, Doubt, Record, Restored, Restoring};
+use raft::{Config, Doubt, LogReplay, Record, RestoredState};
 use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
-pub struct Params {
-    pub consensus: consensus::Params,
+pub struct MemberParams {
+    pub consensus: consensus::ConsensusParams,
     pub flush_interval: Duration,
     pub flush_bytes: usize,
     pub range_bytes: usize,
     pub quota_bytes: u64,
-    pub leases: node::leases::Params,
+    pub leases: node::lease_clock::LeaseClockParams,
     /// The first members of the cluster, as they were configured.
-    pub founders: Vec<coord::Member>,
+    pub initial_members: Vec<coord::Member>,
     /// What the starts are counted from on an empty disk: above all starts of this member on disks that it has lost,
     /// otherwise the others take its proposals for duplicates.
     pub first_boot: Boot,
     pub wal_segment_bytes: u64,
-    pub vault: VaultParams,
+    pub member_store: MemberStoreParams,
     pub watch: coord::watch::Params,
-    pub compaction: node::compactor::Params,
-    pub history: coord::Window,
+    pub compaction: node::compactor::CompactorParams,
+    pub history: coord::HistoryWindow,
 }
 
 /// A member that has read its files and has not yet done anything.
-pub struct Member {
+pub struct OpenedMember {
     pub consensus: Consensus,
     pub apply: Apply,
-    pub journal: Journal,
-    pub vault: Vault,
-    pub recovery: Recovery,
+    pub member_log: MemberLog,
+    pub member_store: MemberStore,
+    pub recovery: RecoveryReport,
     pub boot: Boot,
     /// What it may have lost of what it acknowledged.
     pub doubt: Doubt,
@@ -49,16 +49,16 @@ pub struct Member {
     pub accepted_loss: Option<NodeId>,
 }
 
-pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member, Error> {
-    if disk.exists(ASTRAY).map_err(disk::Error::io("look for", ASTRAY))? {
-        return Err(Error::Astray);
+pub fn open(disk: Arc<dyn Disk>, params: &MemberParams, now: Instant) -> Result<OpenedMember, Error> {
+    if disk.exists(DIVERGED_FILE).map_err(disk::Error::io("look for", DIVERGED_FILE))? {
+        return Err(Error::Diverged);
     }
     let (opening, restoring) = replay(disk.clone(), params)?;
     let recovery = opening.report().clone();
-    let (vault, position, config) = guard::reading(LIVE, || {
-        let vault = Vault::open(disk, params.vault)?;
-        let (position, config) = (vault.position()?, config_in(vault.view())?);
-        Ok::<_, Error>((vault, position, config))
+    let (member_store, position, config) = guard::catch_damage(LIVE, || {
+        let member_store = MemberStore::open(disk, params.member_store)?;
+        let (position, config) = (member_store.position()?, config_in(member_store.view())?);
+        Ok::<_, Error>((member_store, position, config))
     })?;
     let mut restored = restoring.finish(position)?;
     restored.config = config;
@@ -66,7 +66,7 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
     consensus_params.raft.lost = doubt_of(recovery.lost);
     check_trust(&recovery, &restored, &consensus_params.raft)?;
     // The lost part of the log may have counted further starts.
-    let first_boot = if recovery.lost == Lost::Unknown { params.first_boot } else { Boot(0) };
+    let first_boot = if recovery.lost == LostFrames::Unknown { params.first_boot } else { Boot(0) };
     let boot = member::next_boot(restored.boot, params.first_boot).max(first_boot);
     // Durable before anything is cut, so that the next start is in doubt as well.
     let doubt = restored.doubt(&consensus_params.raft);
@@ -79,7 +79,7 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
     let records: Vec<_> = to_record.map(|record| to_disk(&record)).collect();
     wal.write(&records)?;
     wal.seal()?;
-    let apply_params = apply::Params {
+    let apply_params = apply::ApplyParams {
         me: consensus_params.raft.id,
         boot,
         flush_interval: params.flush_interval,
@@ -90,14 +90,16 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
         history: params.history,
         watch: params.watch.clone(),
         leases: params.leases.clone(),
-        founders: params.founders.clone(),
+        initial_members: params.initial_members.clone(),
     };
-    let apply = guard::reading(LIVE, || Ok::<_, Error>(Apply::restore(apply_params, now, vault.view())?))?;
-    Ok(Member {
+    let apply = guard::catch_damage(LIVE, || {
+        Ok::<_, Error>(Apply::restore(apply_params, now, member_store.view())?)
+    })?;
+    Ok(OpenedMember {
         apply,
         consensus: Consensus::new(consensus_params, restored, boot),
-        journal: Journal::new(wal),
-        vault,
+        member_log: MemberLog::new(wal),
+        member_store,
         recovery,
         boot,
         doubt,
@@ -106,27 +108,31 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
 }
 
 /// What the store's table of members says of raft's configuration, if it has one.
-pub(crate) fn config_in(view: &dyn View) -> Result<Option<Config>, Error> {
+pub(crate) fn config_in(view: &dyn ReadView) -> Result<Option<Config>, Error> {
     let members = Members::read(view)?.filter(|_| !planted(Mutant::ConfigLostAtStart));
     Ok(members.map(|members| member::config_of(&members)))
 }
 
 /// The doubt that follows from lost frames.
-fn doubt_of(lost: Lost) -> Doubt {
+fn doubt_of(lost: LostFrames) -> Doubt {
     match lost {
-        Lost::Nothing => Doubt::None,
-        Lost::LastFrame => Doubt::LastFrame,
-        Lost::Unknown => Doubt::Everything,
+        LostFrames::Nothing => Doubt::None,
+        LostFrames::LastFrame => Doubt::LastFrame,
+        LostFrames::Unknown => Doubt::Everything,
     }
 }
 
 /// A single member has no other member to ask for what it has lost. A torn tail is accepted: it was acknowledged to
 /// no client, unless the disk has damaged it since.
-fn check_trust(recovery: &Recovery, restored: &Restored, params: &raft::Params) -> Result<(), Error> {
+fn check_trust(
+    recovery: &RecoveryReport,
+    restored: &RestoredState,
+    params: &raft::Params,
+) -> Result<(), Error> {
     if !restored.is_alone(params) {
         return Ok(());
     }
-    if let Some(shortened) = recovery.shortened.clone().filter(|_| recovery.lost == Lost::Unknown) {
+    if let Some(shortened) = recovery.shortened.clone().filter(|_| recovery.lost == LostFrames::Unknown) {
         return Err(Error::Shortened {
             file: shortened.file,
             found_bytes: shortened.found_bytes,
@@ -136,12 +142,12 @@ fn check_trust(recovery: &Recovery, restored: &Restored, params: &raft::Params) 
     if restored.has_lost_log() { Err(Error::LogMissing) } else { Ok(()) }
 }
 
-fn replay(disk: Arc<dyn Disk>, params: &Params) -> Result<(Opening, Restoring), Error> {
-    let mut restoring = Restoring::default();
+fn replay(disk: Arc<dyn Disk>, params: &MemberParams) -> Result<(WalOpening, LogReplay), Error> {
+    let mut restoring = LogReplay::default();
     let mut all_known = true;
-    let wal_params = disk::wal::Params { segment_bytes: params.wal_segment_bytes, spares_max: 1 };
-    let opening = Opening::read(disk, wal_params, &mut |record| {
-        if record.stream != Stream::Raft {
+    let wal_params = disk::wal::WalParams { segment_bytes: params.wal_segment_bytes, spares_max: 1 };
+    let opening = WalOpening::read(disk, wal_params, &mut |record| {
+        if record.stream != RecordStream::Raft {
             return;
         }
         match Record::decode(record.payload) {

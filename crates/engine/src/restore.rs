@@ -2,17 +2,17 @@
 //! revision is raised. The store is built beside its place and put there when everything in the backup has been
 //! verified; until then a crash, a full disk or a damaged file leaves no store behind.
 
-use crate::backup::{self, Digest, Source, Summary};
+use crate::backup::{self, DigestRule, Source, Summary};
 use crate::error::Error;
-use crate::vault::{LIVE, STAGED, VaultParams};
+use crate::member_store::{LIVE, MemberStoreParams, STAGED};
 use base::{Revision, Row};
-use coord::{State, raised};
+use coord::{State, rebase};
 use disk::store::staging::{self, Staging};
 use disk::{Disk, Store};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Restored {
+pub struct RestoredBackup {
     pub summary: Summary,
     /// Where the new cluster begins.
     pub revision: Revision,
@@ -22,16 +22,16 @@ pub struct Restored {
 /// number of bytes read.
 pub fn restore(
     disk: Arc<dyn Disk>,
-    params: VaultParams,
+    params: MemberStoreParams,
     source: &mut dyn Source,
-    digest: Digest,
+    digest: DigestRule,
     raise_by: i64,
     progress: &mut dyn FnMut(u64),
-) -> Result<Restored, Error> {
+) -> Result<RestoredBackup, Error> {
     let mut filling = Staging::begin(disk.clone(), STAGED, params.cache_bytes)?;
     let summary = backup::read(source, digest, &mut |rows, at| {
         let kept: Vec<Row> =
-            rows.iter().filter(|row| raised::goes_along(row.table, &row.key)).cloned().collect();
+            rows.iter().filter(|row| rebase::survives_restore(row.table, &row.key)).cloned().collect();
         progress(at);
         Ok(filling.add(&kept)?)
     });
@@ -42,7 +42,7 @@ pub fn restore(
     let mut revision = summary.meta.map_or(Revision::EMPTY_STORE, |meta| meta.revision);
     if let Some(meta) = summary.meta.filter(|_| raise_by != 0) {
         let mut rows = Vec::new();
-        let to = raised::raise(meta, raise_by, &mut |table, key, value| {
+        let to = rebase::rebase(meta, raise_by, &mut |table, key, value| {
             let value = value.map(|value| value.to_vec().into());
             rows.push(Row { table, key: key.to_vec().into(), value });
         });
@@ -53,5 +53,5 @@ pub fn restore(
     // A store that cannot be served is not installed.
     State::load(&Store::open(disk.clone(), STAGED, params.cache_bytes)?.view()?)?;
     staging::install(&*disk, staged, LIVE)?;
-    Ok(Restored { summary, revision })
+    Ok(RestoredBackup { summary, revision })
 }

@@ -3,11 +3,11 @@
 
 use base::{NodeId, Position};
 use disk::store::chunk::Chunks;
-use node::{Frame, Part, SnapshotOrder};
+use node::{Frame, SnapshotPart, SnapshotRequest};
 use raft::Config;
 
 pub struct SnapshotStream {
-    order: SnapshotOrder,
+    order: SnapshotRequest,
     at: Position,
     /// The configuration by its table of members.
     config: Option<Config>,
@@ -18,7 +18,7 @@ pub struct SnapshotStream {
 
 impl SnapshotStream {
     pub(crate) fn new(
-        order: SnapshotOrder,
+        order: SnapshotRequest,
         at: Position,
         config: Option<Config>,
         chunks: Chunks,
@@ -30,11 +30,13 @@ impl SnapshotStream {
         self.order.to
     }
 
-    fn part(&mut self) -> Part {
+    fn part(&mut self) -> SnapshotPart {
         if self.number == 0 {
-            return Part::Begin(self.order.message.clone().with_snapshot_at(self.at, self.config.as_ref()));
+            return SnapshotPart::Begin(
+                self.order.message.clone().with_snapshot_at(self.at, self.config.as_ref()),
+            );
         }
-        self.chunks.next().map_or(Part::End, Part::Rows)
+        self.chunks.next().map_or(SnapshotPart::End, SnapshotPart::Rows)
     }
 }
 
@@ -46,7 +48,7 @@ impl Iterator for SnapshotStream {
             return None;
         }
         let part = self.part();
-        self.ended = part == Part::End;
+        self.ended = part == SnapshotPart::End;
         let frame = Frame::Snapshot { id: self.order.id, number: self.number, part };
         self.number += 1;
         Some(frame)

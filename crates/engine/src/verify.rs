@@ -3,20 +3,20 @@
 //! would make are made in memory.
 
 use crate::error::Error;
+use crate::member_store::LIVE;
 use crate::open::config_in;
-use crate::vault::LIVE;
 use base::{Position, Revision};
 use coord::State;
 use coord::rows::Meta;
-use disk::wal::Shortened;
-use disk::{Disk, Recovery, Scratch, Store, Stream, guard};
-use raft::{Config, Record, Restoring};
+use disk::wal::ShortenedSegment;
+use disk::{Disk, RecordStream, RecoveryReport, ScratchDisk, Store, guard};
+use raft::{Config, LogReplay, Record};
 use std::sync::Arc;
 
 /// The contents of an intact directory.
 #[derive(Clone, Debug)]
-pub struct Report {
-    pub log: Recovery,
+pub struct MemberReport {
+    pub log: RecoveryReport,
     pub store_bytes: u64,
     pub applied: Position,
     pub revision: Revision,
@@ -32,8 +32,12 @@ pub struct Report {
 pub type Faults = Vec<Error>;
 
 /// `step` is called with the part that is being checked.
-pub fn verify(disk: Arc<dyn Disk>, cache_bytes: usize, step: &mut dyn FnMut(&str)) -> Result<Report, Faults> {
-    let scratch = Scratch::over(disk).map_err(|source| {
+pub fn verify(
+    disk: Arc<dyn Disk>,
+    cache_bytes: usize,
+    step: &mut dyn FnMut(&str),
+) -> Result<MemberReport, Faults> {
+    let scratch = ScratchDisk::over(disk).map_err(|source| {
         let (action, file) = ("list", "the data directory".to_owned());
         vec![Error::Disk(disk::Error::Io { action, file, source })]
     })?;
@@ -41,7 +45,7 @@ pub fn verify(disk: Arc<dyn Disk>, cache_bytes: usize, step: &mut dyn FnMut(&str
     step("the write-ahead log");
     let log = check_log(&scratch);
     step("the store");
-    let store = guard::reading(LIVE, || check_store(scratch, cache_bytes, step));
+    let store = guard::catch_damage(LIVE, || check_store(scratch, cache_bytes, step));
     match (log, store) {
         (Ok((log, restoring)), Ok(mut report)) => {
             let mut restored = restoring.finish(report.applied).map_err(|gap| vec![gap.into()])?;
@@ -56,11 +60,11 @@ pub fn verify(disk: Arc<dyn Disk>, cache_bytes: usize, step: &mut dyn FnMut(&str
     }
 }
 
-fn check_log(disk: &Arc<dyn Disk>) -> Result<(Recovery, Restoring), Error> {
-    let mut restoring = Restoring::default();
+fn check_log(disk: &Arc<dyn Disk>) -> Result<(RecoveryReport, LogReplay), Error> {
+    let mut restoring = LogReplay::default();
     let mut all_known = true;
     let recovery = disk::wal::inspect(&**disk, &mut |record| {
-        if record.stream == Stream::Raft {
+        if record.stream == RecordStream::Raft {
             match Record::decode(record.payload) {
                 Some(record) => restoring.add(record),
                 None => all_known = false,
@@ -72,17 +76,21 @@ fn check_log(disk: &Arc<dyn Disk>) -> Result<(Recovery, Restoring), Error> {
 }
 
 /// A start repairs a segment that was cut behind its last frame, and asks the other members for what was cut before.
-pub(crate) fn check_length(recovery: &Recovery) -> Result<(), Error> {
+pub(crate) fn check_length(recovery: &RecoveryReport) -> Result<(), Error> {
     match recovery.shortened.clone() {
         None => Ok(()),
-        Some(Shortened { file, found_bytes, listed_bytes }) => {
+        Some(ShortenedSegment { file, found_bytes, listed_bytes }) => {
             Err(Error::Shortened { file, found_bytes, listed_bytes })
         }
     }
 }
 
 /// Pages first: rows are read only from a store whose pages are sound.
-fn check_store(disk: Arc<dyn Disk>, cache_bytes: usize, step: &mut dyn FnMut(&str)) -> Result<Report, Error> {
+fn check_store(
+    disk: Arc<dyn Disk>,
+    cache_bytes: usize,
+    step: &mut dyn FnMut(&str),
+) -> Result<MemberReport, Error> {
     let mut store = Store::open(disk, LIVE, cache_bytes)?;
     store.check_pages()?;
     step("the rows of the store");
@@ -90,8 +98,8 @@ fn check_store(disk: Arc<dyn Disk>, cache_bytes: usize, step: &mut dyn FnMut(&st
     let state = State::load(&view)?.unwrap_or_else(State::empty);
     let versions = state.check_versions(&view)?;
     let applied = Meta::read(&view)?.map_or(Position::ORIGIN, |meta| meta.applied);
-    Ok(Report {
-        log: Recovery::default(),
+    Ok(MemberReport {
+        log: RecoveryReport::default(),
         store_bytes: store.file_bytes()?,
         applied,
         revision: state.revision(),

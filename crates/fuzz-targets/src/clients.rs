@@ -2,7 +2,7 @@
 //! certificates, merge scripts, configuration files and the flags of etcd.
 
 use bytes::Bytes;
-use jwt::{Keys, Method};
+use jwt::{JwtKeys, SigningMethod};
 use mesh::Script;
 use script::Scripts;
 use std::sync::LazyLock;
@@ -14,8 +14,8 @@ pub use api::fuzzing::{grpc_messages, http1_heads, websocket};
 const SECRET: &[u8] = b"a secret that is long enough for the shortest of the methods";
 const NOW: Duration = Duration::from_secs(1_000_000);
 
-static KEYS: LazyLock<Keys> =
-    LazyLock::new(|| Keys::load(Method::Hs256, None, Some(SECRET)).expect("a secret is a key"));
+static KEYS: LazyLock<JwtKeys> =
+    LazyLock::new(|| JwtKeys::load(SigningMethod::Hs256, None, Some(SECRET)).expect("a secret is a key"));
 
 /// A signed token, and what a session's token may be.
 pub fn token(bytes: &[u8]) {
@@ -32,9 +32,9 @@ pub fn token_seeds() -> Vec<Vec<u8>> {
 /// Certificates as a peer or a client shows them, and key files as an operator names them.
 pub fn certificate(bytes: &[u8]) {
     let _ = (tls::common_name(bytes), tls::expiry(bytes));
-    for method in [Method::Rs256, Method::Es256, Method::EdDsa, Method::Hs256] {
-        let _ = Keys::load(method, Some(bytes), None);
-        let _ = Keys::load(method, None, Some(bytes));
+    for method in [SigningMethod::Rs256, SigningMethod::Es256, SigningMethod::EdDsa, SigningMethod::Hs256] {
+        let _ = JwtKeys::load(method, Some(bytes), None);
+        let _ = JwtKeys::load(method, None, Some(bytes));
     }
 }
 

@@ -46,7 +46,7 @@ pub fn command(bytes: &[u8]) {
 pub fn members(bytes: &[u8]) {
     if let Some(members) = Members::decode(copied(bytes)) {
         let config = node::member::config_of(&members);
-        let _ = config.is_lawful();
+        let _ = config.is_valid();
         let _ = Members::decode(members.encode().into());
     }
 }
@@ -109,14 +109,14 @@ pub fn documents(bytes: &[u8]) {
     let _ = mesh::Handlers::decode(copied(bytes));
     let _ = mesh::namespaces::Namespaces::decode(copied(bytes));
     let _ = coord::Policy::decode(copied(bytes));
-    let _ = mesh::plan::Plan::decode(copied(bytes));
+    let _ = mesh::plan::MeshPlan::decode(copied(bytes));
 }
 
 /// What nodes of other regions, and other nodes of this one, say beside the frames of the machine.
 pub fn region_frames(bytes: &[u8]) {
-    let _ = mesh::steward::Word::decode(copied(bytes));
-    let _ = mesh::tidings::Tidings::decode(copied(bytes));
-    let _ = mesh::log::Entry::decode(copied(bytes));
+    let _ = mesh::home_election::HomeMessage::decode(copied(bytes));
+    let _ = mesh::node_report::NodeReport::decode(copied(bytes));
+    let _ = mesh::log::LogEntry::decode(copied(bytes));
     let _ = Conflict::decode(copied(bytes));
 }
 
@@ -138,6 +138,6 @@ pub fn snapshot_rows(bytes: &[u8]) {
 /// The rows of the mesh's log.
 pub fn mesh_batch(bytes: &[u8]) {
     for row in mesh::rows::decode_batch(copied(bytes)).unwrap_or_default() {
-        let _ = (mesh::rows::sort(&row.key), mesh::rows::record_key(&row.key));
+        let _ = (mesh::rows::row_kind(&row.key), mesh::rows::record_key(&row.key));
     }
 }

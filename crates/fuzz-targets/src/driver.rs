@@ -2,11 +2,11 @@
 //! Inputs go in one at a time and everything that follows is carried out, as the server does it; what the disk is asked
 //! for may be held back, so that forged frames come between a write and its sync.
 
-use base::{Boot, Instant, NodeId, Table, Token, View};
+use base::{Boot, Instant, NodeId, ReadView, ReplyToken, Table};
 use bytes::Bytes;
 use disk::SimDisk;
-use engine::Member;
-use node::consensus::{Input, Output, Request, Work};
+use engine::OpenedMember;
+use node::consensus::{ClientRequest, ClientWork, ConsensusInput, ConsensusOutput};
 use node::{Frame, apply, member};
 use raft::{Persist, Status};
 use std::collections::BTreeMap;
@@ -20,11 +20,11 @@ const ELECTION_TICKS: usize = 10;
 const TURNS_MAX: usize = 64;
 
 pub struct Driver {
-    member: Member,
+    member: OpenedMember,
     now: Instant,
-    out: Output,
+    out: ConsensusOutput,
     to_persist: Vec<Persist>,
-    to_apply: Vec<apply::Input>,
+    to_apply: Vec<apply::ApplyInput>,
     /// Frames that the member sent since they were last looked at.
     pub sent: Vec<(NodeId, Bytes)>,
     /// Writes wait for `sync`.
@@ -39,7 +39,7 @@ impl Driver {
         let mut driver = Driver {
             member,
             now,
-            out: Output::default(),
+            out: ConsensusOutput::default(),
             to_persist: Vec::new(),
             to_apply: Vec::new(),
             sent: Vec::new(),
@@ -62,7 +62,7 @@ impl Driver {
     pub fn rows(&self) -> BTreeMap<(u8, Bytes), Bytes> {
         let mut rows = BTreeMap::new();
         for table in Table::ALL {
-            self.member.vault.view().scan(table, Unbounded, Unbounded, &mut |key, value| {
+            self.member.member_store.view().scan(table, Unbounded, Unbounded, &mut |key, value| {
                 rows.insert((table as u8, Bytes::copy_from_slice(key)), Bytes::copy_from_slice(value));
                 true
             });
@@ -72,26 +72,27 @@ impl Driver {
 
     pub fn tick(&mut self) {
         self.now = self.now.after(Duration::from_micros(TICK_US));
-        self.to_apply.push(apply::Input::TimeOfDay((self.now.0 / 1_000) as i64));
-        self.to_apply.push(apply::Input::Tick);
-        self.step(Input::Tick);
+        self.to_apply.push(apply::ApplyInput::TimeOfDay((self.now.0 / 1_000) as i64));
+        self.to_apply.push(apply::ApplyInput::Tick);
+        self.step(ConsensusInput::Tick);
     }
 
     /// A frame as it comes from a peer's stream; what cannot be decoded ends there.
     pub fn receive(&mut self, from: NodeId, bytes: Bytes) {
         if let Some(frame) = Frame::decode(bytes) {
-            self.step(Input::Received { from, frame });
+            self.step(ConsensusInput::Received { from, frame });
         }
     }
 
     pub fn propose(&mut self, command: Bytes) {
         self.tokens += 1;
         let deadline = self.now.after(Duration::from_secs(5));
-        let request = Request { token: Token(self.tokens), deadline, work: Work::Propose(command) };
-        self.step(Input::Request(request));
+        let request =
+            ClientRequest { token: ReplyToken(self.tokens), deadline, work: ClientWork::Propose(command) };
+        self.step(ConsensusInput::Request(request));
     }
 
-    pub fn step(&mut self, input: Input) {
+    pub fn step(&mut self, input: ConsensusInput) {
         self.member.consensus.step(self.now, input, &mut self.out);
         self.run();
     }
@@ -117,27 +118,35 @@ impl Driver {
         let out = std::mem::take(&mut self.out);
         self.sent.extend(out.send.into_iter().map(|(to, frame)| (to, frame.encode())));
         let inputs = &mut self.to_apply;
-        inputs.extend(out.leading.map(apply::Input::Leading));
+        inputs.extend(out.leading.map(apply::ApplyInput::Leading));
         if !out.committed.is_empty() {
-            inputs.push(apply::Input::Committed(out.committed));
+            inputs.push(apply::ApplyInput::Committed(out.committed));
         }
-        inputs.extend(out.reads.into_iter().map(apply::Input::Read));
-        inputs.extend(out.words.into_iter().map(|(from, word)| apply::Input::Word { from, word }));
+        inputs.extend(out.reads.into_iter().map(apply::ApplyInput::Read));
+        inputs.extend(
+            out.peer_messages
+                .into_iter()
+                .map(|(from, word)| apply::ApplyInput::PeerMessage { from, message: word }),
+        );
         for stage in out.stage {
-            let staged = self.member.vault.stage(stage).expect("a disk in memory does not fail");
+            let staged = self.member.member_store.stage(stage).expect("a disk in memory does not fail");
             if let Some(staged) = staged {
-                let input = Input::Staged { id: staged.id, at: staged.at, config: staged.config };
+                let input = ConsensusInput::Staged { id: staged.id, at: staged.at, config: staged.config };
                 self.member.consensus.step(self.now, input, &mut self.out);
             }
         }
         for order in out.snapshots {
             let to = order.to;
-            let stream = self.member.vault.snapshot(order).expect("a disk in memory does not fail");
+            let stream = self.member.member_store.snapshot(order).expect("a disk in memory does not fail");
             self.sent.extend(stream.map(|frame| (to, frame.encode())));
-            self.member.consensus.step(self.now, Input::SnapshotSent { to, ok: true }, &mut self.out);
+            self.member.consensus.step(
+                self.now,
+                ConsensusInput::SnapshotSent { to, ok: true },
+                &mut self.out,
+            );
         }
         if let Some(index) = out.released {
-            self.member.journal.release(index).expect("a disk in memory does not fail");
+            self.member.member_log.release(index).expect("a disk in memory does not fail");
         }
         self.to_persist.extend(out.persist);
     }
@@ -149,16 +158,16 @@ impl Driver {
         }
         let persists = std::mem::take(&mut self.to_persist);
         for at in persists.iter().filter_map(|persist| persist.install) {
-            self.member.vault.install(at).expect("a disk in memory does not fail");
+            self.member.member_store.install(at).expect("a disk in memory does not fail");
             self.member
                 .apply
-                .install(self.now, self.member.vault.view())
+                .install(self.now, self.member.member_store.view())
                 .expect("a staged store can be read");
         }
-        self.member.journal.write(&persists).expect("a disk in memory does not fail");
-        self.member.journal.sync().expect("a disk in memory does not fail");
+        self.member.member_log.write(&persists).expect("a disk in memory does not fail");
+        self.member.member_log.sync().expect("a disk in memory does not fail");
         let seq = persists.last().map_or(0, |persist| persist.seq);
-        self.member.consensus.step(self.now, Input::Persisted(seq), &mut self.out);
+        self.member.consensus.step(self.now, ConsensusInput::Persisted(seq), &mut self.out);
         true
     }
 
@@ -167,25 +176,25 @@ impl Driver {
         if self.to_apply.is_empty() {
             return false;
         }
-        let mut out = apply::Output::default();
+        let mut out = apply::ApplyOutput::default();
         let before = self.member.apply.applied().index;
         for input in std::mem::take(&mut self.to_apply) {
-            self.member.apply.step(self.now, self.member.vault.view(), input, &mut out);
+            self.member.apply.step(self.now, self.member.member_store.view(), input, &mut out);
         }
-        let answers = out.answers.into_iter().map(|(asker, answer)| Input::Answered(asker, answer));
-        let words = out.words.into_iter().map(|(to, word)| Input::Say(to, word));
-        let mut inputs: Vec<Input> = answers.chain(words).collect();
-        inputs.extend(out.proposals.into_iter().map(Input::Lessor));
+        let answers = out.answers.into_iter().map(|(asker, answer)| ConsensusInput::Answered(asker, answer));
+        let words = out.peer_messages.into_iter().map(|(to, word)| ConsensusInput::SendPeerMessage(to, word));
+        let mut inputs: Vec<ConsensusInput> = answers.chain(words).collect();
+        inputs.extend(out.proposals.into_iter().map(ConsensusInput::LeaderProposals));
         let configs = out.members.iter().map(|(index, members)| (*index, member::config_of(members)));
         let configs: Vec<_> = configs.collect();
         let index = self.member.apply.applied().index;
         if index > before || !out.finished.is_empty() {
-            inputs.push(Input::Applied { index, finished: out.finished, configs });
+            inputs.push(ConsensusInput::Applied { index, finished: out.finished, configs });
         }
         if let Some(flush) = out.flush {
-            self.member.vault.flush(&flush).expect("a disk in memory does not fail");
-            self.to_apply.push(apply::Input::Flushed(flush.number));
-            inputs.push(Input::Flushed(flush.at));
+            self.member.member_store.flush(&flush).expect("a disk in memory does not fail");
+            self.to_apply.push(apply::ApplyInput::Flushed(flush.number));
+            inputs.push(ConsensusInput::Flushed(flush.at));
         }
         for input in inputs {
             self.member.consensus.step(self.now, input, &mut self.out);
@@ -194,7 +203,7 @@ impl Driver {
     }
 }
 
-fn params(me: NodeId, voters: &[NodeId]) -> engine::Params {
+fn params(me: NodeId, voters: &[NodeId]) -> engine::MemberParams {
     let founder = |id: &NodeId| coord::Member {
         id: *id,
         name: format!("n{}", id.0),
@@ -213,28 +222,32 @@ fn params(me: NodeId, voters: &[NodeId]) -> engine::Params {
         lost: raft::Doubt::None,
         is_new: true,
     };
-    engine::Params {
-        consensus: node::consensus::Params { raft, retry_after: Duration::from_millis(300) },
+    engine::MemberParams {
+        consensus: node::consensus::ConsensusParams { raft, retry_after: Duration::from_millis(300) },
         flush_interval: Duration::from_millis(30),
         flush_bytes: 1_024,
         range_bytes: 1_024,
         quota_bytes: 0,
-        compaction: node::compactor::Params {
-            keep: Some(node::compactor::Keep { age: Duration::from_millis(50), revisions: 4, step: 1 }),
-            lag_max: node::compactor::Lag { age: Duration::from_secs(4), revisions: 1_000 },
+        compaction: node::compactor::CompactorParams {
+            keep: Some(node::compactor::Retention { age: Duration::from_millis(50), revisions: 4, step: 1 }),
+            lag_max: node::compactor::LagLimit { age: Duration::from_secs(4), revisions: 1_000 },
             interval: Duration::from_millis(100),
             patience: Duration::from_millis(50),
             grace: Duration::from_secs(1),
         },
-        history: coord::Window { millis: i64::MAX, rows_max: u64::MAX },
-        leases: node::leases::Params {
+        history: coord::HistoryWindow { millis: i64::MAX, rows_max: u64::MAX },
+        leases: node::lease_clock::LeaseClockParams {
             election: Duration::from_micros(TICK_US * ELECTION_TICKS as u64),
             checkpoint_interval: Duration::from_millis(200),
         },
-        founders: voters.iter().map(founder).collect(),
+        initial_members: voters.iter().map(founder).collect(),
         first_boot: Boot(1),
         wal_segment_bytes: 64 * 1_024,
-        vault: engine::VaultParams { cache_bytes: 64 * 1_024, chunk_bytes: 1_024, unindexed_keys_max: 8 },
+        member_store: engine::MemberStoreParams {
+            cache_bytes: 64 * 1_024,
+            chunk_bytes: 1_024,
+            unindexed_keys_max: 8,
+        },
         watch: coord::watch::Params {
             progress_interval: Duration::from_secs(1),
             fragment_bytes: 1_024,

@@ -45,8 +45,8 @@ fn damage(bytes: &[u8], is_meant: impl Fn(&str) -> bool) {
             continue;
         };
         match how {
-            0 => disk.take_away(name),
-            1 => disk.cut_short(name, at % len),
+            0 => disk.remove_durably(name),
+            1 => disk.truncate_durably(name, at % len),
             _ => disk.flip_bit(name, at % len),
         }
     }

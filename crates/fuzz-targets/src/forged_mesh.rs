@@ -5,16 +5,16 @@ use crate::input::Input;
 use base::NodeId;
 use bytes::Bytes;
 use mesh::ballot::{Ballot, Round};
-use mesh::frame::page::{Answer, Entry, Page};
-use mesh::frame::pulse::Pulse;
-use mesh::frame::{Ask, Begun, Frame, Outcome, Shard, StampCheck, Why};
+use mesh::frame::heartbeat::RegionHeartbeat;
+use mesh::frame::page::{Page, PageAnswer, PageEntry};
+use mesh::frame::{Frame, OpId, Shard, StampCheck, StoreOutcome, StoreReason, WriteOrigin};
 use mesh::key::Key;
-use mesh::marks::Marks;
 use mesh::query::Query;
 use mesh::record::{Body, Header, Kind, Record};
 use mesh::request::Write;
-use mesh::topology::{Epoch, Member, Space, Standing, Topology};
+use mesh::topology::{Epoch, Member, MemberState, NamespaceCopies, Topology};
 use mesh::tree::Buckets;
+use mesh::watermarks::Watermarks;
 use mesh::{Actor, Attributes, Context, Dot, Op, Partition, RegionId, Stamp};
 
 pub const NAMES: [&[u8]; 3] = [b"a", b"b", b"c"];
@@ -31,64 +31,76 @@ pub struct Facts {
 /// What an answer to a frame could be, with free fields.
 pub fn answer(input: &mut Input<'_>, facts: &Facts, frame: &Frame) -> Option<Frame> {
     Some(match frame {
-        Frame::Store { ask, .. } | Frame::Keep { ask, .. } | Frame::Replicate { ask, .. } => {
+        Frame::Store { id, .. } | Frame::KeepHint { id, .. } | Frame::Replicate { id, .. } => {
             match input.choice(4) {
-                0 => Frame::Declined { ask: *ask },
-                1 => Frame::NoRoom { ask: *ask },
-                _ => Frame::Stored { ask: *ask, outcome: outcome(input) },
+                0 => Frame::Declined { id: *id },
+                1 => Frame::NoSpace { id: *id },
+                _ => Frame::Stored { id: *id, outcome: outcome(input) },
             }
         }
-        Frame::Fetch { ask, .. } => {
+        Frame::Fetch { id, .. } => {
             let record = input.flag().then(|| record(input, facts).encode());
-            Frame::Fetched { ask: *ask, record, marks: marks(input, facts) }
+            Frame::Fetched { id: *id, record, marks: marks(input, facts) }
         }
-        Frame::Seek { ask, .. } => Frame::Sought { ask: *ask, record: Some(record(input, facts).encode()) },
-        Frame::Compare { ask, .. } => {
+        Frame::RemoteRead { id, .. } => {
+            Frame::RemoteReadResult { id: *id, record: Some(record(input, facts).encode()) }
+        }
+        Frame::Compare { id, .. } => {
             let leaves = if input.flag() { vec![input.number(&[]); mesh::tree::LEAVES] } else { Vec::new() };
-            Frame::Leaves { ask: *ask, leaves, known: known(input, facts), marks: marks(input, facts) }
+            Frame::Leaves { id: *id, leaves, known: known(input, facts), marks: marks(input, facts) }
         }
-        Frame::Page(page) => Frame::Answer(Box::new(Answer {
-            ask: page.ask,
+        Frame::Page(page) => Frame::Answer(Box::new(PageAnswer {
+            id: page.id,
             upto: input.flag().then(|| key(input)),
             records: (0..input.choice(3)).map(|_| (key(input), record(input, facts).encode())).collect(),
             wanted: (0..input.choice(3)).map(|_| key(input)).collect(),
             purged: (0..input.choice(3)).map(|_| key(input)).collect(),
         })),
-        Frame::Collect { ask, .. } | Frame::Select { ask, .. } => Frame::Collected {
-            ask: *ask,
+        Frame::Collect { id, .. } | Frame::Select { id, .. } => Frame::Collected {
+            id: *id,
             records: (0..input.choice(3)).map(|_| (key(input), record(input, facts).encode())).collect(),
             upto: input.flag().then(|| Bytes::copy_from_slice(input.string())),
         },
-        Frame::List { ask, .. } => Frame::Listed {
-            ask: *ask,
+        Frame::List { id, .. } => Frame::Listed {
+            id: *id,
             conflicts: (0..input.choice(3)).map(|_| Bytes::copy_from_slice(input.string())).collect(),
             more: input.flag(),
         },
-        Frame::Forward { ask, .. } => Frame::Declined { ask: *ask },
+        Frame::Forward { id, .. } => Frame::Declined { id: *id },
         Frame::Hello => Frame::Welcome,
-        Frame::Which => Frame::Topology(facts.topology.encode()),
+        Frame::AskTopology => Frame::Topology(facts.topology.encode()),
         _ => return None,
     })
 }
 
 /// Any frame, with free fields.
 pub fn frame(input: &mut Input<'_>, facts: &Facts) -> Frame {
-    let ask = Ask(input.number(&[1 << 40, (1 << 40) + 8]));
+    let id = OpId(input.number(&[1 << 40, (1 << 40) + 8]));
     let shard = Shard { partition: Partition(input.byte()), copies: input.byte() % 5 };
     match input.choice(26) {
-        0 => Frame::Store { ask, key: key(input), record: record(input, facts).encode(), why: Why::Write },
-        1 => Frame::Store { ask, key: key(input), record: record(input, facts).encode(), why: Why::Repair },
-        2 => Frame::Keep {
-            ask,
+        0 => Frame::Store {
+            id,
+            key: key(input),
+            record: record(input, facts).encode(),
+            reason: StoreReason::Write,
+        },
+        1 => Frame::Store {
+            id,
+            key: key(input),
+            record: record(input, facts).encode(),
+            reason: StoreReason::Repair,
+        },
+        2 => Frame::KeepHint {
+            id,
             target: NodeId(input.number(&facts.nodes)),
             key: key(input),
             record: record(input, facts).encode(),
         },
-        3 => Frame::Stored { ask, outcome: outcome(input) },
-        4 => Frame::Fetch { ask, key: key(input) },
-        5 => Frame::Compare { ask, shard, root: input.number(&[]), known: known(input, facts) },
+        3 => Frame::Stored { id, outcome: outcome(input) },
+        4 => Frame::Fetch { id, key: key(input) },
+        5 => Frame::Compare { id, shard, root: input.number(&[]), known: known(input, facts) },
         6 => Frame::Page(Box::new(Page {
-            ask,
+            id,
             shard,
             buckets: Buckets::from_words([input.number(&[]); mesh::tree::LEAVES / 64]),
             marks: marks(input, facts),
@@ -96,15 +108,15 @@ pub fn frame(input: &mut Input<'_>, facts: &Facts) -> Frame {
             upto: input.flag().then(|| key(input)),
             entries: (0..input.choice(3)).map(|_| entry(input)).collect(),
         })),
-        7 => Frame::Settled { shard, known: known(input, facts), marks: marks(input, facts) },
+        7 => Frame::Synced { shard, known: known(input, facts), marks: marks(input, facts) },
         8 => Frame::Topology(topology(input, facts)),
         9 => {
             let stamp = Stamp(input.number(&[Stamp::at_ms(facts.now_ms + 1_000).0]));
             let (remaining_ms, check) = (input.number(&[]), stamp_check(input));
-            let begun = input.flag().then_some(Begun { stamp, remaining_ms, check });
-            Frame::Forward { ask, begun, write: std::sync::Arc::new(write(input, facts)) }
+            let origin = input.flag().then_some(WriteOrigin { stamp, remaining_ms, check });
+            Frame::Forward { id, origin, write: std::sync::Arc::new(write(input, facts)) }
         }
-        10 => Frame::Pulse(Box::new(Pulse {
+        10 => Frame::Heartbeat(Box::new(RegionHeartbeat {
             actor: actor(input, facts),
             at_ms: input.number(&[facts.now_ms]),
             position: input.number(&[]),
@@ -112,26 +124,26 @@ pub fn frame(input: &mut Input<'_>, facts: &Facts) -> Frame {
             waiting: Stamp(input.number(&[])),
             digest: input.number(&[]),
         })),
-        11 => Frame::Replicate { ask, entry: log_entry(input, facts) },
+        11 => Frame::Replicate { id, entry: log_entry(input, facts) },
         12 => Frame::Collect {
-            ask,
-            space: u32::from(input.byte() % 2),
+            id,
+            namespace_id: u32::from(input.byte() % 2),
             start: Bytes::copy_from_slice(input.string()),
             end: input.flag().then(|| Bytes::copy_from_slice(input.string())),
             limit: u16::from(input.byte()),
         },
         13 => {
-            Frame::List { ask, after: input.flag().then(|| Bytes::copy_from_slice(input.string())), limit: 3 }
+            Frame::List { id, after: input.flag().then(|| Bytes::copy_from_slice(input.string())), limit: 3 }
         }
-        14 => Frame::Declined { ask },
+        14 => Frame::Declined { id },
         15 => Frame::Hello,
         16 => {
             let round = optional_round(input, facts);
             let request = input.flag().then(|| input.number(&[]));
-            Frame::Prepare { ask, key: key(input), round, request }
+            Frame::Prepare { id, key: key(input), round, request }
         }
         17 => Frame::Promised {
-            ask,
+            id,
             round: optional_round(input, facts),
             granted: input.flag(),
             prior: optional_round(input, facts),
@@ -140,25 +152,25 @@ pub fn frame(input: &mut Input<'_>, facts: &Facts) -> Frame {
             attempts: input.flag().then(|| Bytes::copy_from_slice(input.string())),
         },
         18 => Frame::Accept {
-            ask,
+            id,
             key: key(input),
             record: balloted(input, facts).encode(),
             notes: (0..input.choice(3))
                 .map(|_| (input.number(&[]), Bytes::copy_from_slice(input.string())))
                 .collect(),
         },
-        19 => Frame::Accepted { ask, ballot: ballot(input, facts), passed: optional_round(input, facts) },
-        20 => Frame::FetchFor { ask, key: key(input), request: input.number(&[]) },
+        19 => Frame::Accepted { id, ballot: ballot(input, facts), passed: optional_round(input, facts) },
+        20 => Frame::FetchFor { id, key: key(input), request: input.number(&[]) },
         21 => Frame::FetchedFor {
-            ask,
+            id,
             record: input.flag().then(|| record(input, facts).encode()),
             attempts: input.flag().then(|| Bytes::copy_from_slice(input.string())),
         },
-        22 => Frame::Behind { ask, stamp: Stamp(input.number(&[])), check: stamp_check(input) },
-        23 => Frame::Seek { ask, key: key(input), session: Bytes::copy_from_slice(input.string()) },
-        24 => Frame::Select { ask, query: Box::new(query(input, facts)) },
+        22 => Frame::Behind { id, stamp: Stamp(input.number(&[])), check: stamp_check(input) },
+        23 => Frame::RemoteRead { id, key: key(input), session: Bytes::copy_from_slice(input.string()) },
+        24 => Frame::Select { id, query: Box::new(query(input, facts)) },
         _ => {
-            let asked = Frame::Compare { ask, shard, root: 0, known: Vec::new() };
+            let asked = Frame::Compare { id, shard, root: 0, known: Vec::new() };
             answer(input, facts, &asked).unwrap_or(Frame::Welcome)
         }
     }
@@ -174,16 +186,19 @@ fn topology(input: &mut Input<'_>, facts: &Facts) -> Bytes {
                 node: NodeId(input.number(&facts.nodes)),
                 zone: u32::from(input.byte()),
                 points: u32::from(input.byte()),
-                standing: Standing::Serving,
+                state: MemberState::Serving,
                 stale: input.flag(),
             };
             let members = (0..input.choice(5)).map(|_| member(input)).collect();
-            let spaces =
-                (0..input.choice(3)).map(|id| Space { id: id as u32, copies: input.byte() % 6 }).collect();
+            let namespace_copies = (0..input.choice(3))
+                .map(|id| NamespaceCopies { id: id as u32, copies: input.byte() % 6 })
+                .collect();
             let region = if input.flag() { own.region } else { RegionId(input.number(&[]) as u32) };
-            Topology::new(epoch, region, members, spaces).encode()
+            Topology::new(epoch, region, members, namespace_copies).encode()
         }
-        _ => Topology::new(epoch, own.region, own.members().to_vec(), own.spaces().to_vec()).encode(),
+        _ => {
+            Topology::new(epoch, own.region, own.members().to_vec(), own.namespace_copies().to_vec()).encode()
+        }
     }
 }
 
@@ -242,11 +257,11 @@ fn record(input: &mut Input<'_>, facts: &Facts) -> Record {
     let kind = Kind::ALL[input.choice(Kind::ALL.len())];
     let dot = dot(input, facts);
     let stamp = Stamp(input.number(&[Stamp::at_ms(facts.now_ms + 1_000).0]));
-    let birth = mesh::op::Birth { dot, stamp, wall_ms: input.number(&[facts.now_ms]) };
+    let event = mesh::op::WriteEvent { dot, stamp, wall_ms: input.number(&[facts.now_ms]) };
     let attributes =
         Attributes { expires_ms: input.flag().then(|| input.number(&[])), ..Attributes::default() };
     // A lawful one where the operation suits the kind, with a forged context; an empty one otherwise.
-    let made = mesh::op::apply(None, kind, &op(input), &attributes, birth);
+    let made = mesh::op::apply(None, kind, &op(input), &attributes, event);
     let mut record = made.map_or_else(|_| empty(kind, dot, stamp), |written| written.full);
     record.era = u32::from(input.byte() % 3);
     record.context.join(&context(input, facts));
@@ -271,18 +286,18 @@ fn stamp_check(input: &mut Input<'_>) -> StampCheck {
     }
 }
 
-fn outcome(input: &mut Input<'_>) -> Outcome {
+fn outcome(input: &mut Input<'_>) -> StoreOutcome {
     match input.choice(5) {
-        0 => Outcome::Held,
-        1 => Outcome::Beaten(Stamp(input.number(&[]))),
-        2 => Outcome::Passed,
-        3 => Outcome::Purged,
-        _ => Outcome::Misfit,
+        0 => StoreOutcome::Applied,
+        1 => StoreOutcome::Superseded(Stamp(input.number(&[]))),
+        2 => StoreOutcome::Fenced,
+        3 => StoreOutcome::Purged,
+        _ => StoreOutcome::WrongType,
     }
 }
 
-fn marks(input: &mut Input<'_>, facts: &Facts) -> Marks {
-    let mut marks = Marks::default();
+fn marks(input: &mut Input<'_>, facts: &Facts) -> Watermarks {
+    let mut marks = Watermarks::default();
     for _ in 0..input.choice(3) {
         let region = facts.regions[input.choice(2)];
         marks.raise(region, Stamp(input.number(&[])));
@@ -294,15 +309,20 @@ fn known(input: &mut Input<'_>, facts: &Facts) -> Vec<(Actor, Stamp)> {
     (0..input.choice(3)).map(|_| (actor(input, facts), Stamp(input.number(&[])))).collect()
 }
 
-fn entry(input: &mut Input<'_>) -> Entry {
-    Entry { key: key(input), digest: input.number(&[]), stamp: Stamp(input.number(&[])), writers: Vec::new() }
+fn entry(input: &mut Input<'_>) -> PageEntry {
+    PageEntry {
+        key: key(input),
+        digest: input.number(&[]),
+        stamp: Stamp(input.number(&[])),
+        writers: Vec::new(),
+    }
 }
 
 fn log_entry(input: &mut Input<'_>, facts: &Facts) -> Bytes {
-    let entry = mesh::log::Entry {
+    let entry = mesh::log::LogEntry {
         seq: input.number(&[]),
         prev: input.number(&[]),
-        operation: mesh::log::Operation::Update,
+        operation: mesh::log::LogOperation::Update,
         key: key(input),
         old: context(input, facts),
         stamp: Stamp(input.number(&[])),
@@ -337,7 +357,7 @@ fn balloted(input: &mut Input<'_>, facts: &Facts) -> Record {
 
 fn query(input: &mut Input<'_>, facts: &Facts) -> Query {
     Query {
-        space: u32::from(input.byte() % 2),
+        namespace_id: u32::from(input.byte() % 2),
         kind: input.flag().then(|| Kind::ALL[input.choice(Kind::ALL.len())]),
         home: input.flag().then(|| facts.regions[input.choice(2)]),
         since: input.flag().then(|| Stamp(input.number(&[Stamp::at_ms(facts.now_ms).0]))),

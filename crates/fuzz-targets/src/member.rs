@@ -81,7 +81,7 @@ fn step(driver: &mut Driver, input: &mut Input<'_>, peers: &[u64]) {
         }
         11 => driver.holds_disk = !driver.holds_disk,
         12 => driver.sync(),
-        13 => driver.step(consensus::Input::Lost(NodeId(peers[input.choice(peers.len())]))),
+        13 => driver.step(consensus::ConsensusInput::Lost(NodeId(peers[input.choice(peers.len())]))),
         14 => {
             let mut frame = vec![input.byte() % 12];
             frame.extend_from_slice(input.string());

@@ -3,7 +3,7 @@
 
 use crate::forged_mesh::{self, Facts, NAMES, context};
 use crate::input::Input;
-use base::{Instant, NodeId, Token};
+use base::{Instant, NodeId, ReplyToken};
 use bytes::Bytes;
 use mesh::frame::{Envelope, Frame};
 use mesh::key::Key;
@@ -12,7 +12,7 @@ use mesh::record::Kind;
 use mesh::request::{Get, Request, Scan};
 use mesh::rows::{Row, Rows};
 use mesh::session::Session;
-use mesh::topology::{Epoch, Member, Space, Standing, Topology};
+use mesh::topology::{Epoch, Member, MemberState, NamespaceCopies, Topology};
 use mesh::{Actor, Mesh, Now, Op, Output, Params, Region, RegionId, Regions, Stamp};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -87,17 +87,17 @@ impl Node {
             node: NodeId(node),
             zone: node as u32,
             points: 16,
-            standing: Standing::Serving,
+            state: MemberState::Serving,
             stale: false,
         };
         let region = RegionId::of("here");
         let members = [ME.0].into_iter().chain(PEERS[..2].iter().copied()).map(member).collect();
-        let topology = Topology::new(Epoch(3), region, members, vec![Space { id: 0, copies: 3 }]);
+        let topology = Topology::new(Epoch(3), region, members, vec![NamespaceCopies { id: 0, copies: 3 }]);
         let params = Params {
             actor: Actor { region, node: ME, incarnation: 1 },
             boot,
             wiped: false,
-            guest: false,
+            unenrolled: false,
             drift_max: Duration::from_millis(500),
             timeout: Duration::from_millis(400),
             flush_every: Duration::from_millis(200),
@@ -132,7 +132,7 @@ impl Node {
 
     fn perform(&mut self, out: Output) {
         self.sent.extend(out.send.into_iter().map(|(_, envelope)| envelope.frame));
-        self.sent.extend(out.abroad.into_iter().map(|(_, envelope)| envelope.frame));
+        self.sent.extend(out.to_regions.into_iter().map(|(_, envelope)| envelope.frame));
         let surplus = self.sent.len().saturating_sub(REMEMBERED_MAX);
         self.sent.drain(..surplus);
         if let Some(persist) = out.persist {
@@ -168,7 +168,7 @@ impl Node {
     fn request(&mut self, request: Request) {
         self.tokens += 1;
         let deadline = Instant(self.now).after(Duration::from_millis(400));
-        self.step(mesh::Input::Request { token: Token(self.tokens), deadline, request });
+        self.step(mesh::Input::Request { token: ReplyToken(self.tokens), deadline, request });
     }
 
     fn receive(&mut self, input: &mut Input<'_>, frame: Frame) {
@@ -179,7 +179,7 @@ impl Node {
         let Some(envelope) = Envelope::decode(Envelope { epoch, frame }.encode()) else { return };
         if input.choice(4) == 0 {
             let region = RegionId::of("there");
-            return self.step(mesh::Input::Abroad { region, from: NodeId(90), envelope });
+            return self.step(mesh::Input::RemoteFrame { region, from: NodeId(90), envelope });
         }
         self.step(mesh::Input::Received { from, envelope });
     }
@@ -241,7 +241,9 @@ impl Node {
                     let level = mesh::request::Level::LocalQuorum;
                     Request::Get(Box::new(Get { key, r: None, level, session, min }))
                 }
-                _ => Request::Scan(Scan { space: 0, start: Bytes::new(), end: None, limit: 3, r: None }),
+                _ => {
+                    Request::Scan(Scan { namespace_id: 0, start: Bytes::new(), end: None, limit: 3, r: None })
+                }
             };
         }
         let kind = Kind::ALL[input.choice(Kind::ALL.len())];

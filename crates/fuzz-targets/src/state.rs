@@ -3,7 +3,7 @@
 use crate::driver::Driver;
 use crate::input::Input;
 use crate::member;
-use base::{LeaseId, NodeId, Revision, Table, View};
+use base::{LeaseId, NodeId, ReadView, Revision, Table};
 use bytes::Bytes;
 use coord::{Command, State};
 use disk::SimDisk;
@@ -51,7 +51,7 @@ fn known_commands() -> Vec<Vec<u8>> {
         Command::LeaseGrant(grant),
         Command::LeaseCheckpoint(Vec::new()),
         Command::Compact(compact),
-        Command::Mark { millis: 1_700_000_000_000 },
+        Command::TimeMark { millis: 1_700_000_000_000 },
         Command::Quota(Some(1 << 20)),
     ]
     .iter()
@@ -89,7 +89,7 @@ struct Rows {
     rows: BTreeMap<(u8, Bytes), Bytes>,
 }
 
-impl View for Rows {
+impl ReadView for Rows {
     fn get(&self, table: Table, key: &[u8]) -> Option<Bytes> {
         self.rows.get(&(table as u8, Bytes::copy_from_slice(key))).cloned()
     }

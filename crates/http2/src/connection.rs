@@ -16,7 +16,7 @@ use base::Instant;
 use bytes::Bytes;
 use receive::Block;
 use std::collections::{BTreeMap, VecDeque};
-use windows::Extensions;
+use windows::WindowExtensions;
 
 /// What one client may make the server hold.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ pub struct Connection {
     uncredited: u32,
     /// Received and handed out, and not yet consumed, on all streams.
     held: usize,
-    extensions: Extensions,
+    extensions: WindowExtensions,
     /// A header block that continues in the next frame.
     block: Option<Block>,
     /// Streams with something to send and a window for it, in turn.
@@ -127,7 +127,7 @@ impl Connection {
             receive_window: limits.connection_window_bytes,
             uncredited: 0,
             held: 0,
-            extensions: Extensions::default(),
+            extensions: WindowExtensions::default(),
             block: None,
             ready: VecDeque::new(),
             drained: Vec::new(),

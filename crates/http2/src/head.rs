@@ -24,7 +24,7 @@ impl Head {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum HeadError {
     /// The request is none.
     Malformed,
     /// Its fields exceed the limit.
@@ -33,7 +33,7 @@ pub enum Refused {
 
 /// A head that is being put together.
 #[derive(Debug)]
-pub struct Draft {
+pub struct HeadBuilder {
     head: Head,
     bytes_left: Option<usize>,
     malformed: bool,
@@ -42,10 +42,10 @@ pub struct Draft {
     content_length: Option<u64>,
 }
 
-impl Draft {
+impl HeadBuilder {
     /// For fields of so many bytes.
-    pub fn new(bytes_max: usize) -> Draft {
-        Draft {
+    pub fn new(bytes_max: usize) -> HeadBuilder {
+        HeadBuilder {
             head: Head::default(),
             bytes_left: Some(bytes_max),
             malformed: false,
@@ -95,20 +95,20 @@ impl Draft {
     }
 
     /// The head, and the length of the body if the client declared it.
-    pub fn finish(self) -> Result<(Head, Option<u64>), Refused> {
+    pub fn finish(self) -> Result<(Head, Option<u64>), HeadError> {
         if self.bytes_left.is_none() {
-            return Err(Refused::TooLarge);
+            return Err(HeadError::TooLarge);
         }
         let head = self.head;
         let whole = !head.method.is_empty() && !head.scheme.is_empty() && !head.path.is_empty();
-        if whole && !self.malformed { Ok((head, self.content_length)) } else { Err(Refused::Malformed) }
+        if whole && !self.malformed { Ok((head, self.content_length)) } else { Err(HeadError::Malformed) }
     }
 
     /// After a body there may be fields, too; they are not read, but must be valid.
-    pub fn finish_trailers(self) -> Result<(), Refused> {
+    pub fn finish_trailers(self) -> Result<(), HeadError> {
         let Head { method, scheme, path, authority, .. } = &self.head;
         let plain = [method, scheme, path, authority].iter().all(|pseudo| pseudo.is_empty());
-        if plain && !self.malformed { Ok(()) } else { Err(Refused::Malformed) }
+        if plain && !self.malformed { Ok(()) } else { Err(HeadError::Malformed) }
     }
 }
 
@@ -142,13 +142,13 @@ mod tests {
 
     const LEAST: [(&str, &str); 3] = [(":method", "POST"), (":scheme", "http"), (":path", "/a?b")];
 
-    fn draft(fields: &[(&'static str, &'static str)]) -> Draft {
-        let mut draft = Draft::new(400);
+    fn draft(fields: &[(&'static str, &'static str)]) -> HeadBuilder {
+        let mut draft = HeadBuilder::new(400);
         fields.iter().for_each(|(name, value)| draft.add(Field::from_static(name, value)));
         draft
     }
 
-    fn finish(more: &[(&'static str, &'static str)]) -> Result<(Head, Option<u64>), Refused> {
+    fn finish(more: &[(&'static str, &'static str)]) -> Result<(Head, Option<u64>), HeadError> {
         draft(&[&LEAST[..], more].concat()).finish()
     }
 
@@ -170,7 +170,7 @@ mod tests {
         for missing in 0..LEAST.len() {
             let mut fields = LEAST.to_vec();
             fields.remove(missing);
-            assert_eq!(draft(&fields).finish(), Err(Refused::Malformed));
+            assert_eq!(draft(&fields).finish(), Err(HeadError::Malformed));
         }
         for more in [
             &[(":path", "/")][..],
@@ -188,7 +188,7 @@ mod tests {
             &[("content-length", "many")],
             &[("content-length", "1"), ("content-length", "2")],
         ] {
-            assert_eq!(finish(more), Err(Refused::Malformed), "{more:?}");
+            assert_eq!(finish(more), Err(HeadError::Malformed), "{more:?}");
         }
     }
 
@@ -197,13 +197,13 @@ mod tests {
         let mut draft = draft(&LEAST);
         (0..100).for_each(|_| draft.add(Field::from_static("name", "value")));
         assert!(draft.head.fields.len() < 10);
-        assert_eq!(draft.finish(), Err(Refused::TooLarge));
+        assert_eq!(draft.finish(), Err(HeadError::TooLarge));
     }
 
     #[test]
     fn trailers_are_plain_fields() {
         assert_eq!(draft(&[("a", "b")]).finish_trailers(), Ok(()));
-        assert_eq!(draft(&[(":path", "/")]).finish_trailers(), Err(Refused::Malformed));
-        assert_eq!(draft(&[("A", "b")]).finish_trailers(), Err(Refused::Malformed));
+        assert_eq!(draft(&[(":path", "/")]).finish_trailers(), Err(HeadError::Malformed));
+        assert_eq!(draft(&[("A", "b")]).finish_trailers(), Err(HeadError::Malformed));
     }
 }

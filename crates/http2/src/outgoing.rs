@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub struct Outgoing {
     pieces: VecDeque<Bytes>,
-    pub end: Option<End>,
+    pub end: Option<BodyEnd>,
 }
 
 /// How a body ends.
 #[derive(Debug, PartialEq, Eq)]
-pub enum End {
+pub enum BodyEnd {
     /// With its last byte.
     Plain,
     Trailers(Vec<Field>),

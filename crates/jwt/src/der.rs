@@ -2,7 +2,7 @@
 //! writes them by default. Bytes go in and the parts that the signing library takes come out; malformed input is
 //! `None`.
 
-use crate::method::Kind;
+use crate::method::KeyKind;
 
 const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
@@ -65,16 +65,16 @@ fn bits(content: &[u8]) -> Option<&[u8]> {
 }
 
 /// The key in a SubjectPublicKeyInfo, if it is one for this kind of method.
-pub(crate) fn public_key(info: &[u8], kind: Kind) -> Option<Vec<u8>> {
+pub(crate) fn public_key(info: &[u8], kind: KeyKind) -> Option<Vec<u8>> {
     let mut info = Elements(info).within(SEQUENCE)?;
     let mut algorithm = info.within(SEQUENCE)?;
     let name = algorithm.take(OBJECT)?;
     let key = bits(info.take(BIT_STRING)?)?;
     let fits = match kind {
-        Kind::Rsa { .. } => name == RSA && is_rsa(key),
-        Kind::Curve { oid, .. } => name == CURVE && algorithm.take(OBJECT)? == oid,
-        Kind::Edwards => name == ED25519 && key.len() == 32,
-        Kind::Shared(_) => false,
+        KeyKind::Rsa { .. } => name == RSA && is_rsa(key),
+        KeyKind::Curve { oid, .. } => name == CURVE && algorithm.take(OBJECT)? == oid,
+        KeyKind::Edwards => name == ED25519 && key.len() == 32,
+        KeyKind::Shared(_) => false,
     };
     fits.then(|| key.to_vec())
 }
@@ -116,23 +116,23 @@ pub(crate) fn curve_pair<'a>(key: &'a [u8], curve: &[u8]) -> Option<(&'a [u8], &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Method;
+    use crate::SigningMethod;
 
     #[test]
     fn whatever_is_cut_short_is_nothing() {
         let block = |text: &str| crate::pem::blocks(text).unwrap().remove(0).bytes;
         let public = block(include_str!("../keys/es256.pub.pem"));
         let certificate = block(include_str!("../keys/rs256.crt.pem"));
-        let kind = Method::Es256.kind();
+        let kind = SigningMethod::Es256.kind();
         assert!(public_key(&public, kind).is_some());
-        assert!(public_key(key_of_certificate(&certificate).unwrap(), Method::Rs256.kind()).is_some());
+        assert!(public_key(key_of_certificate(&certificate).unwrap(), SigningMethod::Rs256.kind()).is_some());
         for end in 0..public.len() {
             assert_eq!(public_key(&public[..end], kind), None);
         }
         for end in 0..certificate.len() {
             assert_eq!(key_of_certificate(&certificate[..end]), None);
         }
-        assert_eq!(public_key(&public, Method::Es384.kind()), None, "another curve");
-        assert_eq!(public_key(&public, Method::Rs256.kind()), None, "another algorithm");
+        assert_eq!(public_key(&public, SigningMethod::Es384.kind()), None, "another curve");
+        assert_eq!(public_key(&public, SigningMethod::Rs256.kind()), None, "another algorithm");
     }
 }

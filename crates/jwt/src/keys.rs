@@ -2,7 +2,7 @@
 //! files go in once, at the start, and all their errors are reported then. A file of public keys may hold several, so
 //! that tokens of the old key stay valid while a new key replaces it.
 
-use crate::method::{Kind, Method};
+use crate::method::{KeyKind, SigningMethod};
 use crate::{der, pem};
 use ring::hmac;
 use ring::rand::SystemRandom;
@@ -29,36 +29,40 @@ pub enum Error {
     NoRandomness,
 }
 
-pub struct Keys {
-    method: Method,
-    material: Material,
+pub struct JwtKeys {
+    method: SigningMethod,
+    material: KeyMaterial,
 }
 
-enum Material {
+enum KeyMaterial {
     Shared(hmac::Key),
-    Halves { public: Vec<Vec<u8>>, private: Option<Private> },
+    Halves { public: Vec<Vec<u8>>, private: Option<PrivateKey> },
 }
 
-enum Private {
+enum PrivateKey {
     Rsa(sig::RsaKeyPair),
     Curve(sig::EcdsaKeyPair),
     Edwards(sig::Ed25519KeyPair),
 }
 
 /// Never shows the keys.
-impl std::fmt::Debug for Keys {
+impl std::fmt::Debug for JwtKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Keys({})", self.method.name())
     }
 }
 
-impl Keys {
+impl JwtKeys {
     /// Of the contents of key files. Without a private one, tokens can be read and none given out.
-    pub fn load(method: Method, public: Option<&[u8]>, private: Option<&[u8]>) -> Result<Keys, Error> {
+    pub fn load(
+        method: SigningMethod,
+        public: Option<&[u8]>,
+        private: Option<&[u8]>,
+    ) -> Result<JwtKeys, Error> {
         let name = method.name();
-        if let Kind::Shared(algorithm) = method.kind() {
+        if let KeyKind::Shared(algorithm) = method.kind() {
             let secret = private.filter(|secret| !secret.is_empty()).ok_or(Error::NoSecret(name))?;
-            return Ok(Keys { method, material: Material::Shared(hmac::Key::new(algorithm, secret)) });
+            return Ok(JwtKeys { method, material: KeyMaterial::Shared(hmac::Key::new(algorithm, secret)) });
         }
         let mut halves = match public {
             Some(file) => public_keys(file, method.kind()).ok_or(Error::BadPublic(name))?,
@@ -74,7 +78,7 @@ impl Keys {
             None if halves.is_empty() => return Err(Error::NoKey),
             _ => {}
         }
-        Ok(Keys { method, material: Material::Halves { public: halves, private } })
+        Ok(JwtKeys { method, material: KeyMaterial::Halves { public: halves, private } })
     }
 
     /// A new private key for `EdDSA`, as bytes that `of_private` reads.
@@ -84,104 +88,106 @@ impl Keys {
     }
 
     /// Of a key that `generate` has made.
-    pub fn of_private(pkcs8: &[u8]) -> Result<Keys, Error> {
-        let method = Method::EdDsa;
+    pub fn of_private(pkcs8: &[u8]) -> Result<JwtKeys, Error> {
+        let method = SigningMethod::EdDsa;
         let pair = sig::Ed25519KeyPair::from_pkcs8(pkcs8).map_err(|_| Error::BadPrivate(method.name()))?;
-        let private = Private::Edwards(pair);
+        let private = PrivateKey::Edwards(pair);
         let public = vec![private.public()];
-        Ok(Keys { method, material: Material::Halves { public, private: Some(private) } })
+        Ok(JwtKeys { method, material: KeyMaterial::Halves { public, private: Some(private) } })
     }
 
     /// Of one public key, as `public_keys` gives it; tokens can be read and none given out.
-    pub fn of_public(method: Method, public: &[u8]) -> Result<Keys, Error> {
-        if public.is_empty() || matches!(method.kind(), Kind::Shared(_)) {
+    pub fn of_public(method: SigningMethod, public: &[u8]) -> Result<JwtKeys, Error> {
+        if public.is_empty() || matches!(method.kind(), KeyKind::Shared(_)) {
             return Err(Error::BadPublic(method.name()));
         }
-        Ok(Keys { method, material: Material::Halves { public: vec![public.to_vec()], private: None } })
+        Ok(JwtKeys { method, material: KeyMaterial::Halves { public: vec![public.to_vec()], private: None } })
     }
 
     /// The public keys that any reader of tokens may have; none for a shared secret.
     pub fn public_keys(&self) -> &[Vec<u8>] {
         match &self.material {
-            Material::Shared(_) => &[],
-            Material::Halves { public, .. } => public,
+            KeyMaterial::Shared(_) => &[],
+            KeyMaterial::Halves { public, .. } => public,
         }
     }
 
-    pub fn method(&self) -> Method {
+    pub fn method(&self) -> SigningMethod {
         self.method
     }
 
     pub fn can_sign(&self) -> bool {
-        !matches!(&self.material, Material::Halves { private: None, .. })
+        !matches!(&self.material, KeyMaterial::Halves { private: None, .. })
     }
 
     pub(crate) fn signature_of(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
         match &self.material {
-            Material::Shared(key) => Ok(hmac::sign(key, message).as_ref().to_vec()),
-            Material::Halves { private, .. } => {
+            KeyMaterial::Shared(key) => Ok(hmac::sign(key, message).as_ref().to_vec()),
+            KeyMaterial::Halves { private, .. } => {
                 private.as_ref().ok_or(Error::VerifyOnly)?.sign(self.method, message)
             }
         }
     }
 
-    pub(crate) fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
+    pub(crate) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         match &self.material {
-            Material::Shared(key) => hmac::verify(key, message, signature).is_ok(),
-            Material::Halves { public, .. } => {
+            KeyMaterial::Shared(key) => hmac::verify(key, message, signature).is_ok(),
+            KeyMaterial::Halves { public, .. } => {
                 public.iter().any(|key| verify(self.method, key, message, signature))
             }
         }
     }
 }
 
-fn verify(method: Method, key: &[u8], message: &[u8], signature: &[u8]) -> bool {
+fn verify(method: SigningMethod, key: &[u8], message: &[u8], signature: &[u8]) -> bool {
     let verify = |algorithm: &'static dyn sig::VerificationAlgorithm| {
         UnparsedPublicKey::new(algorithm, key).verify(message, signature).is_ok()
     };
     match method.kind() {
-        Kind::Rsa { verify: algorithm, .. } => verify(algorithm),
-        Kind::Curve { verify: algorithm, .. } => verify(algorithm),
-        Kind::Edwards => verify(&sig::ED25519),
-        Kind::Shared(_) => false,
+        KeyKind::Rsa { verify: algorithm, .. } => verify(algorithm),
+        KeyKind::Curve { verify: algorithm, .. } => verify(algorithm),
+        KeyKind::Edwards => verify(&sig::ED25519),
+        KeyKind::Shared(_) => false,
     }
 }
 
-impl Private {
+impl PrivateKey {
     fn public(&self) -> Vec<u8> {
         match self {
-            Private::Rsa(pair) => pair.public_key().as_ref().to_vec(),
-            Private::Curve(pair) => pair.public_key().as_ref().to_vec(),
-            Private::Edwards(pair) => pair.public_key().as_ref().to_vec(),
+            PrivateKey::Rsa(pair) => pair.public_key().as_ref().to_vec(),
+            PrivateKey::Curve(pair) => pair.public_key().as_ref().to_vec(),
+            PrivateKey::Edwards(pair) => pair.public_key().as_ref().to_vec(),
         }
     }
 
-    fn sign(&self, method: Method, message: &[u8]) -> Result<Vec<u8>, Error> {
+    fn sign(&self, method: SigningMethod, message: &[u8]) -> Result<Vec<u8>, Error> {
         let random = SystemRandom::new();
         match (self, method.kind()) {
-            (Private::Rsa(pair), Kind::Rsa { sign, .. }) => {
+            (PrivateKey::Rsa(pair), KeyKind::Rsa { sign, .. }) => {
                 let mut signature = vec![0; pair.public().modulus_len()];
                 pair.sign(sign, &random, message, &mut signature).map_err(|_| Error::NoRandomness)?;
                 Ok(signature)
             }
-            (Private::Curve(pair), _) => {
+            (PrivateKey::Curve(pair), _) => {
                 let signature = pair.sign(&random, message).map_err(|_| Error::NoRandomness)?;
                 Ok(signature.as_ref().to_vec())
             }
-            (Private::Edwards(pair), _) => Ok(pair.sign(message).as_ref().to_vec()),
-            (Private::Rsa(_), _) => unreachable!("a key is loaded for the method that it signs with"),
+            (PrivateKey::Edwards(pair), _) => Ok(pair.sign(message).as_ref().to_vec()),
+            (PrivateKey::Rsa(_), _) => unreachable!("a key is loaded for the method that it signs with"),
         }
     }
 }
 
 /// All keys of the file. A key for another method makes the file invalid.
-fn public_keys(file: &[u8], kind: Kind) -> Option<Vec<Vec<u8>>> {
+fn public_keys(file: &[u8], kind: KeyKind) -> Option<Vec<Vec<u8>>> {
     let mut keys = Vec::new();
     for block in pem::blocks(std::str::from_utf8(file).ok()?)? {
         keys.push(match block.label.as_str() {
             "PUBLIC KEY" => der::public_key(&block.bytes, kind)?,
             "CERTIFICATE" => der::public_key(der::key_of_certificate(&block.bytes)?, kind)?,
-            "RSA PUBLIC KEY" if matches!(kind, Kind::Rsa { .. }) && der::is_rsa(&block.bytes) => block.bytes,
+            "RSA PUBLIC KEY" if matches!(kind, KeyKind::Rsa { .. }) && der::is_rsa(&block.bytes) => {
+                block.bytes
+            }
             "EC PARAMETERS" => continue,
             _ => return None,
         });
@@ -190,24 +196,26 @@ fn public_keys(file: &[u8], kind: Kind) -> Option<Vec<Vec<u8>>> {
 }
 
 /// The first key of the file.
-fn private_key(file: &[u8], kind: Kind) -> Option<Private> {
+fn private_key(file: &[u8], kind: KeyKind) -> Option<PrivateKey> {
     let blocks = pem::blocks(std::str::from_utf8(file).ok()?)?;
     let block = blocks.into_iter().find(|block| block.label.ends_with("PRIVATE KEY"))?;
     let random = SystemRandom::new();
     let bytes = &block.bytes[..];
     match (block.label.as_str(), kind) {
-        ("PRIVATE KEY", Kind::Rsa { .. }) => sig::RsaKeyPair::from_pkcs8(bytes).ok().map(Private::Rsa),
-        ("RSA PRIVATE KEY", Kind::Rsa { .. }) => sig::RsaKeyPair::from_der(bytes).ok().map(Private::Rsa),
-        ("PRIVATE KEY", Kind::Curve { sign, .. }) => {
-            sig::EcdsaKeyPair::from_pkcs8(sign, bytes, &random).ok().map(Private::Curve)
+        ("PRIVATE KEY", KeyKind::Rsa { .. }) => sig::RsaKeyPair::from_pkcs8(bytes).ok().map(PrivateKey::Rsa),
+        ("RSA PRIVATE KEY", KeyKind::Rsa { .. }) => {
+            sig::RsaKeyPair::from_der(bytes).ok().map(PrivateKey::Rsa)
         }
-        ("EC PRIVATE KEY", Kind::Curve { sign, oid, .. }) => {
+        ("PRIVATE KEY", KeyKind::Curve { sign, .. }) => {
+            sig::EcdsaKeyPair::from_pkcs8(sign, bytes, &random).ok().map(PrivateKey::Curve)
+        }
+        ("EC PRIVATE KEY", KeyKind::Curve { sign, oid, .. }) => {
             let (private, public) = der::curve_pair(bytes, oid)?;
             let pair = sig::EcdsaKeyPair::from_private_key_and_public_key(sign, private, public, &random);
-            pair.ok().map(Private::Curve)
+            pair.ok().map(PrivateKey::Curve)
         }
-        ("PRIVATE KEY", Kind::Edwards) => {
-            sig::Ed25519KeyPair::from_pkcs8_maybe_unchecked(bytes).ok().map(Private::Edwards)
+        ("PRIVATE KEY", KeyKind::Edwards) => {
+            sig::Ed25519KeyPair::from_pkcs8_maybe_unchecked(bytes).ok().map(PrivateKey::Edwards)
         }
         _ => None,
     }

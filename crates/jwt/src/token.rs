@@ -2,7 +2,7 @@
 //! Claims go in with the key and a token comes out; a token goes in with the time and its claims come out, or nothing.
 //! What a token says of itself is believed when its signature fits, and its method must be that of the keys before that.
 
-use crate::keys::{Error, Keys};
+use crate::keys::{Error, JwtKeys};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::de::IgnoredAny;
@@ -31,7 +31,7 @@ struct Header {
 }
 
 #[derive(Serialize)]
-struct Written<'a> {
+struct WrittenClaims<'a> {
     exp: u64,
     revision: u64,
     username: &'a str,
@@ -39,7 +39,7 @@ struct Written<'a> {
 
 /// Times are numbers of seconds, which may have a fraction.
 #[derive(Deserialize)]
-struct Read {
+struct ReadClaims {
     username: String,
     revision: f64,
     /// A token without an expiry could never be revoked.
@@ -49,11 +49,11 @@ struct Read {
     aud: Option<IgnoredAny>,
 }
 
-impl Keys {
+impl JwtKeys {
     /// The token, as etcd writes it.
     pub fn sign(&self, claims: &Claims) -> Result<String, Error> {
         let written =
-            Written { exp: claims.ends.as_secs(), revision: claims.revision, username: &claims.user };
+            WrittenClaims { exp: claims.ends.as_secs(), revision: claims.revision, username: &claims.user };
         let written = serde_json::to_vec(&written).expect("names and numbers can be written");
         let header = format!(r#"{{"alg":"{}","typ":"JWT"}}"#, self.method().name());
         let mut token = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(written));
@@ -76,15 +76,15 @@ impl Keys {
             return None;
         }
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
-        if !self.has_signed(signed.as_bytes(), &signature) {
+        if !self.verifies(signed.as_bytes(), &signature) {
             return None;
         }
-        let claims: Read = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()?;
+        let claims: ReadClaims = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()?;
         claims.at(now.as_secs_f64())
     }
 }
 
-impl Read {
+impl ReadClaims {
     fn at(self, now: f64) -> Option<Claims> {
         let ended = now >= self.exp;
         let not_begun = [self.nbf, self.iat].into_iter().flatten().any(|begin| now < begin);

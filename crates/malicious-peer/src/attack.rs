@@ -9,7 +9,7 @@ use base::NodeId;
 use bytes::Bytes;
 use fuzz_targets::forged_mesh;
 use mesh::RegionId;
-use mesh::topology::{Epoch, Member, Space, Standing, Topology};
+use mesh::topology::{Epoch, Member, MemberState, NamespaceCopies, Topology};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -164,16 +164,16 @@ impl Liar<'_> {
     }
 
     /// The member of whose name the target hears lies, in its own region or the other.
-    fn liar(&self, abroad: bool) -> usize {
-        match (self.target, abroad) {
+    fn liar(&self, remote: bool) -> usize {
+        match (self.target, remote) {
             (3, _) => 0,
             (_, true) => 3,
             (target, false) => (target + 2) % 3,
         }
     }
 
-    fn greeted(&mut self, known: &[Known], abroad: bool) -> Option<Connection> {
-        let liar = known[self.liar(abroad)].status;
+    fn greeted(&mut self, known: &[Known], remote: bool) -> Option<Connection> {
+        let liar = known[self.liar(remote)].status;
         let hello = Hello { cluster: liar.cluster, from: liar.id, to: known[self.target].status.id };
         let mut connection = Connection::open(self.peers[self.target]).ok()?;
         match connection.greet(&hello) {
@@ -185,14 +185,14 @@ impl Liar<'_> {
         }
     }
 
-    fn with_frames(&mut self, known: &[Known], abroad: bool) {
-        let abroad = abroad || self.target == 3;
-        let facts = self.facts(known, abroad);
-        let Some(mut connection) = self.greeted(known, abroad) else { return };
+    fn with_frames(&mut self, known: &[Known], remote: bool) {
+        let remote = remote || self.target == 3;
+        let facts = self.facts(known, remote);
+        let Some(mut connection) = self.greeted(known, remote) else { return };
         for _ in 0..ENVELOPES_PER_CONNECTION {
             let n_frames = self.forge.rng().between(1, FRAMES_PER_ENVELOPE) as usize;
-            let frames = if abroad {
-                self.forge.frames_abroad(&facts, n_frames)
+            let frames = if remote {
+                self.forge.remote_frames(&facts, n_frames)
             } else {
                 self.forge.frames(&facts, n_frames)
             };
@@ -272,14 +272,14 @@ impl Liar<'_> {
         count(&self.shared.refused, u64::from(said(self.peers[self.target]).is_ok()));
     }
 
-    fn facts(&self, known: &[Known], abroad: bool) -> Facts {
+    fn facts(&self, known: &[Known], remote: bool) -> Facts {
         let ids: Vec<u64> = known.iter().map(|known| known.status.id).collect();
         let members = if self.target == 3 { vec![ids[3]] } else { ids[..3].to_vec() };
         let (own, other) = if self.target == 3 { (THERE, HERE) } else { (HERE, THERE) };
         let Known { status, epoch } = known[self.target];
         Facts {
             target: status.id,
-            liar: ids[self.liar(abroad)],
+            liar: ids[self.liar(remote)],
             term: known.iter().map(|known| known.status.term).max().unwrap_or(1),
             index: status.index,
             mesh: forged_mesh::Facts {
@@ -298,10 +298,15 @@ fn topology(nodes: &[u64], epoch: u64, region: RegionId) -> Topology {
         node: NodeId(*node),
         zone: 0,
         points: 16,
-        standing: Standing::Serving,
+        state: MemberState::Serving,
         stale: false,
     };
-    Topology::new(Epoch(epoch), region, nodes.iter().map(member).collect(), vec![Space { id: 0, copies: 3 }])
+    Topology::new(
+        Epoch(epoch),
+        region,
+        nodes.iter().map(member).collect(),
+        vec![NamespaceCopies { id: 0, copies: 3 }],
+    )
 }
 
 fn now_ms() -> u64 {

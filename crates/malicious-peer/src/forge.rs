@@ -3,7 +3,7 @@
 //! peer that it names (an append that fits, a vote, an acknowledgement, a command of its own). Raft believes its members.
 
 use base::codec::{put_bytes, put_varint};
-use base::{Boot, Index, LeaseId, NodeId, Position, ProposalId, Revision, Rng, Term, Token};
+use base::{Boot, Index, LeaseId, NodeId, Position, ProposalId, ReplyToken, Revision, Rng, Term};
 use bytes::Bytes;
 use fuzz_targets::frames::{self, RaftMessage, SNAPSHOT_BEGIN, SNAPSHOT_END, SNAPSHOT_ROWS};
 use fuzz_targets::{Input, forged_mesh, mutate};
@@ -11,8 +11,8 @@ use mesh::frame::{Envelope, Frame as MeshFrame};
 use mesh::topology::{Epoch, Topology};
 use node::batch::Proposal;
 use node::log_state::LogState;
-use node::word::{Digest, Epoch as RoundEpoch, Round, Said};
-use node::{Frame, Question, Word};
+use node::peer_message::{CompactionEpoch as RoundEpoch, CompactionMessage, CompactionSignal, StateDigest};
+use node::{Frame, LeaderQuestion, PeerMessage};
 
 const FORWARD: u8 = 2;
 const MEMBERS: u8 = 9;
@@ -65,7 +65,7 @@ impl Forge {
     }
 
     /// The frames of one envelope to a node of another region.
-    pub fn frames_abroad(&mut self, facts: &Facts, count: usize) -> Vec<Bytes> {
+    pub fn remote_frames(&mut self, facts: &Facts, count: usize) -> Vec<Bytes> {
         let one = |forge: &mut Forge| match forge.rng.between(0, 4) {
             0 | 1 => forge.mesh(facts),
             2 => forge.beside_mesh(facts),
@@ -158,8 +158,8 @@ impl Forge {
         let (one, other) = (input.number(&known), input.number(&known));
         let epoch = RoundEpoch { term: Term(one), nth: other };
         let revision = Revision(input.number(&known) as i64);
-        let round = |said| Frame::Word(Word::Round(Round { epoch, said }));
-        let ask = |question| Frame::Ask { boot: Boot(one), token: Token(other), question };
+        let round = |signal| Frame::PeerMessage(PeerMessage::Compaction(CompactionMessage { epoch, signal }));
+        let ask = |question| Frame::LeaderQuestion { boot: Boot(one), token: ReplyToken(other), question };
         let frame = match self.rng.between(0, 15) {
             0 => Frame::ClientUrl(String::from_utf8_lossy(input.string()).into_owned()),
             1 => {
@@ -167,14 +167,14 @@ impl Forge {
                 out.extend(self.bytes(80));
                 return out.into();
             }
-            2 => ask(Question::KeepAlive(LeaseId(one as i64))),
-            3 => ask(Question::TimeToLive { id: LeaseId(one as i64), keys: true }),
-            4 => ask(Question::Ending { within_ms: one }),
-            5 => round(Said::Ask),
-            6 => round(Said::Need(revision)),
-            7 => round(Said::Agreed),
-            8 => round(Said::Refused),
-            13 => round(Said::Notice(revision)),
+            2 => ask(LeaderQuestion::KeepAlive(LeaseId(one as i64))),
+            3 => ask(LeaderQuestion::TimeToLive { id: LeaseId(one as i64), keys: true }),
+            4 => ask(LeaderQuestion::Ending { within_ms: one }),
+            5 => round(CompactionSignal::Ask),
+            6 => round(CompactionSignal::Need(revision)),
+            7 => round(CompactionSignal::Agreed),
+            8 => round(CompactionSignal::Refused),
+            13 => round(CompactionSignal::Notice(revision)),
             9 => Frame::LogQuestion { boot: Boot(one), round: other },
             10 => {
                 let last = Position { term: Term(one), index: Index(other) };
@@ -184,8 +184,11 @@ impl Forge {
                 Frame::LogAnswer { boot: Boot(input.number(&known)), round: input.number(&known), state }
             }
             11 => Frame::SteppedDown(Term(one)),
-            12 => Frame::Answer { boot: Boot(one), token: Token(other), answer: None },
-            _ => Frame::Word(Word::Digest(Digest { index: Index(one & !0xff), hash: other })),
+            12 => Frame::LeaderAnswer { boot: Boot(one), token: ReplyToken(other), answer: None },
+            _ => Frame::PeerMessage(PeerMessage::Digest(StateDigest {
+                index: Index(one & !0xff),
+                hash: other,
+            })),
         };
         self.remember(frame.encode())
     }

@@ -18,11 +18,11 @@ unsafe extern "C" {
 }
 
 /// Long enough that a buffer which is freed and wanted again in the same turn is not given back in between.
-const GIVE_BACK_AFTER_MS: c_long = 10;
+const PURGE_AFTER_MS: c_long = 10;
 
 /// To be called first in `main`. Overrides `MIMALLOC_PURGE_DELAY`.
-pub fn give_back_soon() {
-    mi_option_set(PURGE_DELAY, GIVE_BACK_AFTER_MS);
+pub fn set_purge_delay() {
+    mi_option_set(PURGE_DELAY, PURGE_AFTER_MS);
 }
 
 #[cfg(test)]
@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn the_option_is_the_delay_of_purging() {
         assert_eq!(mi_option_get(PURGE_DELAY), 1000, "a second is what the allocator waits by itself");
-        give_back_soon();
-        assert_eq!(mi_option_get(PURGE_DELAY), GIVE_BACK_AFTER_MS);
+        set_purge_delay();
+        assert_eq!(mi_option_get(PURGE_DELAY), PURGE_AFTER_MS);
     }
 }

@@ -23,9 +23,9 @@ pub struct RemoteNode {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressBook {
     here: BTreeMap<NodeId, String>,
-    abroad: BTreeMap<RegionId, RegionNodes>,
+    remote: BTreeMap<RegionId, RegionNodes>,
     /// Why a region could not be asked, until it can.
-    troubles: BTreeMap<RegionId, String>,
+    errors: BTreeMap<RegionId, String>,
 }
 
 impl AddressBook {
@@ -45,40 +45,40 @@ impl AddressBook {
 
     /// The region of a node that is not of this one.
     pub fn region_of(&self, node: NodeId) -> Option<RegionId> {
-        let mut regions = self.abroad.iter();
+        let mut regions = self.remote.iter();
         regions.find(|(_, told)| told.nodes.contains_key(&node)).map(|(region, _)| *region)
     }
 
     pub fn nodes(&self, region: RegionId) -> BTreeMap<NodeId, String> {
-        self.abroad.get(&region).map(|told| told.nodes.clone()).unwrap_or_default()
+        self.remote.get(&region).map(|told| told.nodes.clone()).unwrap_or_default()
     }
 
     pub fn node_ids(&self, region: RegionId) -> impl Iterator<Item = NodeId> {
-        self.abroad.get(&region).into_iter().flat_map(|told| told.nodes.keys().copied())
+        self.remote.get(&region).into_iter().flat_map(|told| told.nodes.keys().copied())
     }
 
     pub fn trouble(&self, region: RegionId) -> Option<&String> {
-        self.troubles.get(&region)
+        self.errors.get(&region)
     }
 
     /// What a region told replaces what it told before. True if that changes anything.
     pub(crate) fn set(&mut self, region: RegionId, told: Result<RegionNodes, String>) -> bool {
         match told {
             Ok(nodes) => {
-                let had_trouble = self.troubles.remove(&region).is_some();
-                let before = self.abroad.insert(region, nodes.clone());
+                let had_trouble = self.errors.remove(&region).is_some();
+                let before = self.remote.insert(region, nodes.clone());
                 had_trouble || before != Some(nodes)
             }
-            Err(trouble) => self.troubles.insert(region, trouble.clone()) != Some(trouble),
+            Err(trouble) => self.errors.insert(region, trouble.clone()) != Some(trouble),
         }
     }
 
     /// Only these regions are known from now on. True if that changes anything.
     pub(crate) fn keep(&mut self, table: &Regions) -> bool {
-        let before = (self.abroad.len(), self.troubles.len());
-        self.abroad.retain(|region, _| table.get(*region).is_some());
-        self.troubles.retain(|region, _| table.get(*region).is_some());
-        before != (self.abroad.len(), self.troubles.len())
+        let before = (self.remote.len(), self.errors.len());
+        self.remote.retain(|region, _| table.get(*region).is_some());
+        self.errors.retain(|region, _| table.get(*region).is_some());
+        before != (self.remote.len(), self.errors.len())
     }
 
     /// The nodes of all other regions.
@@ -88,6 +88,6 @@ impl AddressBook {
             let node = move |(id, address): (NodeId, String)| RemoteNode { cluster, id, address };
             told.nodes.clone().into_iter().map(node).collect::<Vec<_>>()
         };
-        self.abroad.values().flat_map(of_region).collect()
+        self.remote.values().flat_map(of_region).collect()
     }
 }

@@ -23,14 +23,14 @@ const REFRESH_EVERY: Duration = Duration::from_secs(3);
 
 /// For the peer port at a place; `Input::Answered` brings the answer. A region is asked one question at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct RegionQuery {
     pub region: RegionId,
-    pub place: String,
+    pub address: String,
     pub bytes: Bytes,
 }
 
 /// What both sides go by.
-pub struct Facts<'a> {
+pub struct DiscoveryContext<'a> {
     /// The name of this region.
     pub region: &'a str,
     pub cluster: ClusterId,
@@ -44,57 +44,57 @@ pub(crate) struct Discovery {
     /// When each region is asked next.
     due: BTreeMap<RegionId, Instant>,
     /// The place that answered last.
-    favourites: BTreeMap<RegionId, String>,
-    asking: BTreeMap<RegionId, Asking>,
+    last_answered: BTreeMap<RegionId, String>,
+    pending: BTreeMap<RegionId, PendingQuery>,
 }
 
 /// A region that is being asked.
 #[derive(Debug)]
-struct Asking {
-    place: String,
+struct PendingQuery {
+    address: String,
     /// To be asked if that one does not answer.
     rest: VecDeque<String>,
 }
 
 /// What became of asking a region.
-pub(crate) enum Progress {
-    Goes(Question),
-    Over(Result<RegionNodes, String>),
+pub(crate) enum DiscoveryStep {
+    Ask(RegionQuery),
+    Done(Result<RegionNodes, String>),
 }
 
 impl Discovery {
     /// Regions that are not listed any more are forgotten.
     pub fn keep(&mut self, table: &Regions) {
         self.due.retain(|region, _| table.get(*region).is_some());
-        self.favourites.retain(|region, _| table.get(*region).is_some());
-        self.asking.retain(|region, _| table.get(*region).is_some());
+        self.last_answered.retain(|region, _| table.get(*region).is_some());
+        self.pending.retain(|region, _| table.get(*region).is_some());
     }
 
     /// The regions that it is time to ask, with the first place of each; an error for one without any place.
-    pub fn tick(&mut self, now: Instant, facts: &Facts<'_>) -> Vec<(RegionId, Progress)> {
-        let here = RegionId::of(facts.region);
+    pub fn tick(&mut self, now: Instant, context: &DiscoveryContext<'_>) -> Vec<(RegionId, DiscoveryStep)> {
+        let here = RegionId::of(context.region);
         let is_due = |region: &&Region| {
             let due = self.due.get(&region.id).is_none_or(|due| *due <= now);
-            region.id != here && due && !self.asking.contains_key(&region.id)
+            region.id != here && due && !self.pending.contains_key(&region.id)
         };
-        let due: Vec<&Region> = facts.table.iter().filter(is_due).collect();
-        due.into_iter().map(|region| (region.id, self.begin(now, region, facts))).collect()
+        let due: Vec<&Region> = context.table.iter().filter(is_due).collect();
+        due.into_iter().map(|region| (region.id, self.begin(now, region, context))).collect()
     }
 
-    fn begin(&mut self, now: Instant, region: &Region, facts: &Facts<'_>) -> Progress {
-        let found = facts.addresses.nodes(region.id).into_values();
-        let favourite = self.favourites.get(&region.id).cloned();
-        let mut places = VecDeque::new();
-        for place in favourite.into_iter().chain(region.seeds.iter().cloned()).chain(found) {
-            if !places.contains(&place) {
-                places.push_back(place);
+    fn begin(&mut self, now: Instant, region: &Region, context: &DiscoveryContext<'_>) -> DiscoveryStep {
+        let found = context.addresses.nodes(region.id).into_values();
+        let preferred = self.last_answered.get(&region.id).cloned();
+        let mut addresses = VecDeque::new();
+        for address in preferred.into_iter().chain(region.seeds.iter().cloned()).chain(found) {
+            if !addresses.contains(&address) {
+                addresses.push_back(address);
             }
         }
-        match places.pop_front() {
-            Some(place) => self.ask(region.id, place, places, facts),
+        match addresses.pop_front() {
+            Some(address) => self.ask(region.id, address, addresses, context),
             None => {
                 self.due.insert(region.id, now.after(SEARCH_EVERY));
-                Progress::Over(Err("no place is known to ask".to_owned()))
+                DiscoveryStep::Done(Err("no place is known to ask".to_owned()))
             }
         }
     }
@@ -102,12 +102,12 @@ impl Discovery {
     fn ask(
         &mut self,
         region: RegionId,
-        place: String,
+        address: String,
         rest: VecDeque<String>,
-        facts: &Facts<'_>,
-    ) -> Progress {
-        self.asking.insert(region, Asking { place: place.clone(), rest });
-        Progress::Goes(Question { region, place, bytes: question(facts.region, facts.cluster) })
+        context: &DiscoveryContext<'_>,
+    ) -> DiscoveryStep {
+        self.pending.insert(region, PendingQuery { address: address.clone(), rest });
+        DiscoveryStep::Ask(RegionQuery { region, address, bytes: question(context.region, context.cluster) })
     }
 
     /// A place has answered, or could not be asked. None if that region is not being asked.
@@ -116,35 +116,35 @@ impl Discovery {
         now: Instant,
         region: RegionId,
         answer: Result<Bytes, String>,
-        facts: &Facts<'_>,
-    ) -> Option<Progress> {
-        let Asking { place, mut rest } = self.asking.remove(&region)?;
-        let listed = facts.table.get(region)?;
-        let judged = answer.and_then(|answer| judge(answer, listed, facts));
+        context: &DiscoveryContext<'_>,
+    ) -> Option<DiscoveryStep> {
+        let PendingQuery { address, mut rest } = self.pending.remove(&region)?;
+        let listed = context.table.get(region)?;
+        let judged = answer.and_then(|answer| judge(answer, listed, context));
         Some(match (judged, rest.pop_front()) {
             (Ok(nodes), _) => {
-                self.favourites.insert(region, place);
+                self.last_answered.insert(region, address);
                 self.due.insert(region, now.after(REFRESH_EVERY));
-                Progress::Over(Ok(nodes))
+                DiscoveryStep::Done(Ok(nodes))
             }
-            (Err(_), Some(next)) => self.ask(region, next, rest, facts),
+            (Err(_), Some(next)) => self.ask(region, next, rest, context),
             (Err(why), None) => {
                 self.due.insert(region, now.after(SEARCH_EVERY));
-                Progress::Over(Err(format!("{place}: {why}")))
+                DiscoveryStep::Done(Err(format!("{address}: {why}")))
             }
         })
     }
 }
 
-fn judge(answer: Bytes, region: &Region, facts: &Facts<'_>) -> Result<RegionNodes, String> {
+fn judge(answer: Bytes, region: &Region, context: &DiscoveryContext<'_>) -> Result<RegionNodes, String> {
     let (name, told) = decode(answer)?;
     if name != region.name {
         return Err(format!("region `{name}` answers there"));
     }
-    if told.cluster == facts.cluster {
+    if told.cluster == context.cluster {
         return Err("this very cluster answers there".to_owned());
     }
-    let is_ours = |node: &NodeId| facts.topology.is_some_and(|topology| topology.member(*node).is_some());
+    let is_ours = |node: &NodeId| context.topology.is_some_and(|topology| topology.member(*node).is_some());
     if told.nodes.keys().any(is_ours) {
         return Err("a node there has the id of one here; give each region its own --cluster-token".into());
     }
@@ -203,15 +203,15 @@ fn decode(answer: Bytes) -> Result<(String, RegionNodes), String> {
 }
 
 /// What another region is told that asks for the nodes of this one.
-pub fn answer_question(question: Bytes, facts: &Facts<'_>) -> Bytes {
-    let here = facts.region;
+pub fn answer_question(question: Bytes, context: &DiscoveryContext<'_>) -> Bytes {
+    let here = context.region;
     let refused = match parse(question) {
         None => Some("the question cannot be read".to_owned()),
         Some((name, _)) if name == here => {
             Some(format!("both sides call themselves region `{here}`; each needs a --region of its own"))
         }
-        Some((_, cluster)) if cluster == facts.cluster => Some("this is the same cluster".to_owned()),
-        Some((name, _)) if facts.table.get(RegionId::of(&name)).is_none() => {
+        Some((_, cluster)) if cluster == context.cluster => Some("this is the same cluster".to_owned()),
+        Some((name, _)) if context.table.get(RegionId::of(&name)).is_none() => {
             Some(format!("region `{name}` is not listed there; `althing region add {name} …` lists it"))
         }
         Some(_) => None,
@@ -220,14 +220,14 @@ pub fn answer_question(question: Bytes, facts: &Facts<'_>) -> Bytes {
         return refuse_question(&why);
     }
     let mut out = Vec::new();
-    let members = facts.topology.map(Topology::members).unwrap_or_default();
+    let members = context.topology.map(Topology::members).unwrap_or_default();
     let nodes: Vec<(NodeId, &String)> = members
         .iter()
-        .filter_map(|member| Some((member.node, facts.addresses.address(member.node)?)))
+        .filter_map(|member| Some((member.node, context.addresses.address(member.node)?)))
         .collect();
     out.push(TOLD);
     put_bytes(&mut out, here.as_bytes());
-    out.put_u64_le(facts.cluster.0);
+    out.put_u64_le(context.cluster.0);
     put_varint(&mut out, nodes.len() as u64);
     for (node, address) in nodes {
         out.put_u64_le(node.0);
@@ -262,30 +262,30 @@ mod tests {
     fn places_are_asked_one_after_the_other_and_the_one_that_answered_is_asked_first_next_time() {
         let table = Regions::default().with(Region::new("us", vec!["a".into(), "b".into()])).unwrap();
         let addresses = AddressBook::default();
-        let facts = |region, cluster| Facts {
+        let context = |region, cluster| DiscoveryContext {
             region,
             cluster: ClusterId(cluster),
             table: &table,
             topology: None,
             addresses: &addresses,
         };
-        let here = facts("eu", 1);
+        let here = context("eu", 1);
         let (mut discovery, us) = (Discovery::default(), RegionId::of("us"));
-        let place = |progress: Option<Progress>| match progress {
-            Some(Progress::Goes(question)) => question.place,
+        let address = |progress: Option<DiscoveryStep>| match progress {
+            Some(DiscoveryStep::Ask(question)) => question.address,
             _ => panic!("a question was expected"),
         };
         let mut asked = discovery.tick(Instant(0), &here);
-        assert_eq!(place(asked.pop().map(|(_, progress)| progress)), "a");
+        assert_eq!(address(asked.pop().map(|(_, progress)| progress)), "a");
         assert!(discovery.tick(Instant(0), &here).is_empty(), "one question at a time");
-        assert_eq!(place(discovery.hear(Instant(0), us, Err("away".into()), &here)), "b");
+        assert_eq!(address(discovery.hear(Instant(0), us, Err("away".into()), &here)), "b");
         let listed = Regions::default().with(Region::new("eu", vec![])).unwrap();
-        let there = Facts { table: &listed, ..facts("us", 2) };
+        let there = DiscoveryContext { table: &listed, ..context("us", 2) };
         let answer = answer_question(question("eu", ClusterId(1)), &there);
         let over = discovery.hear(Instant(0), us, Ok(answer), &here);
-        assert!(matches!(over, Some(Progress::Over(Ok(told))) if told.cluster == ClusterId(2)));
+        assert!(matches!(over, Some(DiscoveryStep::Done(Ok(told))) if told.cluster == ClusterId(2)));
         assert!(discovery.tick(Instant(0), &here).is_empty(), "it was asked a moment ago");
         let mut again = discovery.tick(Instant(0).after(REFRESH_EVERY), &here);
-        assert_eq!(place(again.pop().map(|(_, progress)| progress)), "b");
+        assert_eq!(address(again.pop().map(|(_, progress)| progress)), "b");
     }
 }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use mesh::namespaces::{self, Namespace, Namespaces};
-use mesh::topology::Space;
+use mesh::topology::NamespaceCopies;
 use mesh::{Handlers, Regions, handler, homes, plan, regions};
 use std::collections::BTreeMap;
 
@@ -56,11 +56,13 @@ impl Documents {
     }
 
     /// What the namespaces want of the ring.
-    pub fn spaces(&self) -> Vec<Space> {
+    pub fn namespace_copies(&self) -> Vec<NamespaceCopies> {
         let document = self.get(namespaces::DOCUMENT);
         let all = document.and_then(|(_, bytes)| Namespaces::decode(bytes)).unwrap_or_default();
-        let space =
-            |(name, wants): (&str, Namespace)| Space { id: namespaces::id_of(name), copies: wants.copies };
+        let space = |(name, wants): (&str, Namespace)| NamespaceCopies {
+            id: namespaces::id_of(name),
+            copies: wants.copies,
+        };
         all.iter().map(space).collect()
     }
 }

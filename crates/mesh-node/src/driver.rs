@@ -3,22 +3,24 @@
 //! the machine of `mesh`, which holds it back.
 
 use crate::address_book::AddressBook;
-use crate::discovery::{Discovery, Facts, Progress, answer_question};
+use crate::discovery::{Discovery, DiscoveryContext, DiscoveryStep, answer_question};
 use crate::documents::{Document, Documents};
-use crate::homes::{Around, HomeDriver};
-use crate::messages::{Coord, HeldFor, Input, Message, Note, Output, Proposal, Settings};
+use crate::homes::{HomeContext, HomeDriver};
+use crate::messages::{
+    CoordMembers, DocumentProposal, DriverEvent, HeldHome, Input, Message, Output, Settings,
+};
 use crate::planner::Planner;
 use crate::reporter::Reporter;
-use crate::startup::{Startup, Step};
+use crate::startup::{Startup, StartupStep};
 use base::{Code, Instant, NodeId};
 use bytes::Bytes;
 use mesh::document_exchange::{self, DocumentExchange};
-use mesh::life::{Life, Standing};
+use mesh::home_election::{HomeLease, HomeMessage, ProcessId};
+use mesh::incarnation::{CatchUp, Incarnation};
 use mesh::mesh::Destination;
+use mesh::node_report::NodeReport;
 use mesh::request::Reply;
 use mesh::rows::{Row, Rows};
-use mesh::steward::{Name, Tenure, Word};
-use mesh::tidings::Tidings;
 use mesh::{Actor, Epoch, Mesh, Now, Params, RegionId, Regions, Topology, handler, regions};
 use std::collections::BTreeSet;
 
@@ -33,7 +35,7 @@ pub struct Driver {
     /// Of the documents that the machine has been told.
     regions_told: u64,
     handlers_told: u64,
-    coord: Coord,
+    coord: CoordMembers,
     reporter: Reporter,
     planner: Planner,
     homes: HomeDriver,
@@ -50,32 +52,37 @@ pub struct Driver {
 
 impl Driver {
     /// A node on its rows; `replayed` are the batches of the log that the store may lack, in order.
-    pub fn new(settings: Settings, life: Life, replayed: Vec<Vec<Row>>, rows: &dyn Rows) -> Driver {
-        let Settings { me, region, zone, points, address, address_abroad, regions, .. } = settings.clone();
+    pub fn new(
+        settings: Settings,
+        incarnation: Incarnation,
+        replayed: Vec<Vec<Row>>,
+        rows: &dyn Rows,
+    ) -> Driver {
+        let Settings { me, region, zone, points, address, region_address, regions, .. } = settings.clone();
         let here = RegionId::of(&region);
-        let tidings = Tidings {
-            incarnation: life.incarnation,
+        let report = NodeReport {
+            incarnation: incarnation.number,
             zone,
             points,
             address,
-            abroad: address_abroad.clone(),
-            ..Tidings::default()
+            region_address: region_address.clone(),
+            ..NodeReport::default()
         };
         let mut addresses = AddressBook::default();
-        addresses.learn(me, &address_abroad);
-        let name = Name { node: me, start: u64::from(life.incarnation) << 32 ^ life.boot };
+        addresses.learn(me, &region_address);
+        let process = ProcessId { node: me, start: u64::from(incarnation.number) << 32 ^ incarnation.boot };
         Driver {
             machine: None,
-            startup: Startup::new(life, replayed, rows),
+            startup: Startup::new(incarnation, replayed, rows),
             documents: Documents::default(),
             table: Regions::default(),
             table_read: 0,
             regions_told: 0,
             handlers_told: 0,
-            coord: Coord::default(),
-            reporter: Reporter::new(tidings),
+            coord: CoordMembers::default(),
+            reporter: Reporter::new(report),
             planner: Planner::new(here, regions),
-            homes: HomeDriver::new(here, name),
+            homes: HomeDriver::new(here, process),
             exchange: DocumentExchange::default(),
             leads: false,
             discovery: Discovery::default(),
@@ -91,13 +98,13 @@ impl Driver {
         self.machine.as_ref()
     }
 
-    pub fn life(&self) -> Life {
-        self.startup.life
+    pub fn incarnation(&self) -> Incarnation {
+        self.startup.incarnation
     }
 
     /// Nodes of this region that hold nothing of coord.
-    pub fn followers(&self) -> Vec<NodeId> {
-        self.planner.followers()
+    pub fn data_only_nodes(&self) -> Vec<NodeId> {
+        self.planner.data_only_nodes()
     }
 
     pub fn address_book(&self) -> &AddressBook {
@@ -111,11 +118,11 @@ impl Driver {
 
     /// The other side of `Output::questions`.
     pub fn answer(&self, question: Bytes) -> Bytes {
-        answer_question(question, &self.facts())
+        answer_question(question, &self.context())
     }
 
-    fn facts(&self) -> Facts<'_> {
-        Facts {
+    fn context(&self) -> DiscoveryContext<'_> {
+        DiscoveryContext {
             region: &self.settings.region,
             cluster: self.settings.cluster,
             table: &self.table,
@@ -133,35 +140,37 @@ impl Driver {
             Input::Frame { from, envelope } => {
                 self.run(now, mesh::Input::Received { from, envelope }, rows, out);
             }
-            Input::FrameAbroad { region, from, envelope } => {
-                self.run(now, mesh::Input::Abroad { region, from, envelope }, rows, out);
+            Input::RemoteFrame { region, from, envelope } => {
+                self.run(now, mesh::Input::RemoteFrame { region, from, envelope }, rows, out);
             }
-            Input::Report { from, tidings } => self.hear_report(now.at, from, tidings, out),
-            Input::HomeMessage { region, word } => self.hear_home(now.at, region, word),
+            Input::Report { from, report } => self.receive_report(now.at, from, report, out),
+            Input::HomeMessage { region, message } => self.receive_home_message(now.at, region, message),
             Input::DocumentMessage { region, message } => {
                 self.receive_documents(now.at, region, message, out);
             }
-            Input::Held(held) => self.be_told_held(now.at, held, out),
-            Input::AskTenures { from, asked } => self.homes.hear_ask(now.at, from, asked),
-            Input::Tenures(asked, held) => out.held.extend(self.homes.hear_tenures(now.at, asked, held)),
+            Input::Held(held) => self.receive_held(now.at, held, out),
+            Input::AskHomeLeases { from, asked } => self.homes.receive_lease_request(now.at, from, asked),
+            Input::HomeLeases(asked, held) => {
+                out.held.extend(self.homes.receive_home_leases(now.at, asked, held))
+            }
             Input::Documents(documents) => {
                 documents.iter().for_each(|document| {
                     self.documents.learn(document);
                 });
                 self.follow_documents(now, rows, out);
             }
-            Input::Told(document) => self.be_told(now, document, rows, out),
+            Input::ReceivedDocument(document) => self.receive_document(now, document, rows, out),
             Input::Members(coord) => self.coord = coord,
-            Input::Connected(peer) => self.greet(peer, out),
+            Input::Connected(peer) => self.on_connected(peer, out),
             Input::Lost(peer) => {
                 self.connected.remove(&peer);
                 self.run(now, mesh::Input::Lost(peer), rows, out);
             }
             Input::Persisted(seq) => self.run(now, mesh::Input::Persisted(seq), rows, out),
             Input::Flushed(number) => self.run(now, mesh::Input::Flushed(number), rows, out),
-            Input::Space(room) => self.run(now, mesh::Input::Room(room), rows, out),
-            Input::LifeWritten(standing) => self.life_written(now, standing, rows, out),
-            Input::Answered { region, answer } => self.hear_answer(now.at, region, answer, out),
+            Input::DiskSpace(disk_space) => self.run(now, mesh::Input::DiskSpace(disk_space), rows, out),
+            Input::IncarnationWritten(catch_up) => self.incarnation_written(now, catch_up, rows, out),
+            Input::Answered { region, answer } => self.receive_answer(now.at, region, answer, out),
             Input::Tick { leads } => self.tick(now, leads, rows, out),
         }
     }
@@ -175,7 +184,7 @@ impl Driver {
             out.mesh.reports.clear();
             out.topology_changed = true;
         }
-        for (destination, envelope) in std::mem::take(&mut out.mesh.abroad) {
+        for (destination, envelope) in std::mem::take(&mut out.mesh.to_regions) {
             let to = match destination {
                 Destination::Node { node, .. } => Some(node),
                 Destination::AnyOf(region) => self.any_node_of(region),
@@ -199,32 +208,32 @@ impl Driver {
     }
 
     fn tick(&mut self, now: Now, leads: bool, rows: &dyn Rows, out: &mut Output) {
-        self.go_on_starting(now, rows, out);
+        self.continue_startup(now, rows, out);
         self.run(now, mesh::Input::Tick, rows, out);
         if self.machine.as_ref().is_some_and(Mesh::is_serving)
-            && let Step::Write(standing) = self.startup.catch_up()
+            && let StartupStep::Write(catch_up) = self.startup.catch_up()
         {
-            out.life = Some(standing);
+            out.write_catch_up = Some(catch_up);
         }
         if self.reporter.tick(now.at, &self.coord.peers, out) {
-            self.planner.hear(now.at, self.settings.me, self.reporter.tidings.clone());
+            self.planner.hear(now.at, self.settings.me, self.reporter.report.clone());
         }
         self.planner.tick(now.at, leads, &self.documents, &self.coord, out);
         let (documents, coord) = (&self.documents, &self.coord);
-        let around = Around { documents, table: &self.table, addresses: &self.addresses, coord };
-        self.homes.tick(now.at, leads, &around, out);
+        let context = HomeContext { documents, table: &self.table, addresses: &self.addresses, coord };
+        self.homes.tick(now.at, leads, &context, out);
         self.leads = leads;
         self.exchange_documents(now.at, out);
-        self.look_for_regions(now.at, out);
+        self.discover_regions(now.at, out);
     }
 
-    fn hear_report(&mut self, now: Instant, from: NodeId, tidings: Tidings, out: &mut Output) {
-        out.addresses_changed |= self.addresses.learn(from, &tidings.abroad);
-        self.planner.hear(now, from, tidings);
+    fn receive_report(&mut self, now: Instant, from: NodeId, report: NodeReport, out: &mut Output) {
+        out.addresses_changed |= self.addresses.learn(from, &report.region_address);
+        self.planner.hear(now, from, report);
     }
 
-    fn hear_home(&mut self, now: Instant, region: RegionId, word: Word) {
-        self.homes.hear(now, region, word);
+    fn receive_home_message(&mut self, now: Instant, region: RegionId, message: HomeMessage) {
+        self.homes.hear(now, region, message);
     }
 
     /// Regions share some documents; the leader of each tells the others what it has.
@@ -262,28 +271,28 @@ impl Driver {
             out.messages.extend(nodes.map(|node| (node, Message::Documents(message.clone()))));
         }
         for (name, bytes) in actions.propose {
-            out.propose.push(Proposal { name, expect: self.documents.version(name), bytes });
+            out.propose.push(DocumentProposal { name, expect: self.documents.version(name), bytes });
         }
     }
 
-    fn be_told_held(&mut self, now: Instant, held: Vec<HeldFor>, out: &mut Output) {
-        let tenure = |(place, epoch, span)| Tenure { place, epoch, until: now.after(span) };
-        out.held.extend(held.into_iter().map(tenure));
+    fn receive_held(&mut self, now: Instant, held: Vec<HeldHome>, out: &mut Output) {
+        let home_lease = |(scope, epoch, span)| HomeLease { scope, epoch, until: now.after(span) };
+        out.held.extend(held.into_iter().map(home_lease));
     }
 
     /// A node of this region hears how this one is doing, and of the documents if it holds nothing of coord.
-    fn greet(&mut self, peer: NodeId, out: &mut Output) {
+    fn on_connected(&mut self, peer: NodeId, out: &mut Output) {
         self.connected.insert(peer);
         if self.addresses.region_of(peer).is_some() {
             return;
         }
         self.reporter.send(peer, out);
-        if !self.settings.data_only && self.planner.followers().contains(&peer) {
+        if !self.settings.data_only && self.planner.data_only_nodes().contains(&peer) {
             out.documents_to.push(peer);
         }
     }
 
-    fn be_told(&mut self, now: Now, document: Document, rows: &dyn Rows, out: &mut Output) {
+    fn receive_document(&mut self, now: Now, document: Document, rows: &dyn Rows, out: &mut Output) {
         if self.settings.data_only && self.documents.learn(&document) {
             out.learned.push(document);
             self.follow_documents(now, rows, out);
@@ -293,24 +302,24 @@ impl Driver {
     /// What the documents say may be newer than what the machine goes by.
     fn follow_documents(&mut self, now: Now, rows: &dyn Rows, out: &mut Output) {
         if let Some(topology) = self.planner.follow(&self.documents, out) {
-            self.reporter.hasten();
+            self.reporter.report_soon();
             self.run(now, mesh::Input::Topology(topology), rows, out);
         }
         if !self.settings.data_only {
-            out.documents_to.extend(self.planner.followers());
+            out.documents_to.extend(self.planner.data_only_nodes());
         }
         if self.documents.version(regions::DOCUMENT) > self.table_read {
             self.read_table(out);
         }
-        self.go_on_starting(now, rows, out);
-        self.tell_machine(now, rows, out);
+        self.continue_startup(now, rows, out);
+        self.update_machine(now, rows, out);
     }
 
     fn read_table(&mut self, out: &mut Output) {
         let version = self.documents.version(regions::DOCUMENT);
         self.table_read = version;
         let Some(table) = self.documents.regions() else {
-            return out.notes.push(Note::Unreadable { name: regions::DOCUMENT, version });
+            return out.events.push(DriverEvent::Unreadable { name: regions::DOCUMENT, version });
         };
         self.discovery.keep(&table);
         out.addresses_changed |= self.addresses.keep(&table);
@@ -318,7 +327,7 @@ impl Driver {
     }
 
     /// What else the machine goes by; what it knows already it does not hear again.
-    fn tell_machine(&mut self, now: Now, rows: &dyn Rows, out: &mut Output) {
+    fn update_machine(&mut self, now: Now, rows: &dyn Rows, out: &mut Output) {
         if self.machine.is_none() {
             return;
         }
@@ -330,30 +339,30 @@ impl Driver {
             self.handlers_told = version;
             match handlers {
                 Ok(handlers) => self.run(now, mesh::Input::Handlers(handlers), rows, out),
-                Err(()) => out.notes.push(Note::Unreadable { name: handler::DOCUMENT, version }),
+                Err(()) => out.events.push(DriverEvent::Unreadable { name: handler::DOCUMENT, version }),
             }
         }
     }
 
-    fn go_on_starting(&mut self, now: Now, rows: &dyn Rows, out: &mut Output) {
+    fn continue_startup(&mut self, now: Now, rows: &dyn Rows, out: &mut Output) {
         match self.startup.next(self.planner.plan(), self.settings.me) {
-            Step::Wait => {}
-            Step::Write(standing) => out.life = Some(standing),
-            Step::Begin(topology, replayed) => {
+            StartupStep::Wait => {}
+            StartupStep::Write(catch_up) => out.write_catch_up = Some(catch_up),
+            StartupStep::Begin(topology, replayed) => {
                 self.begin(topology, replayed, rows, out);
-                self.tell_machine(now, rows, out);
+                self.update_machine(now, rows, out);
             }
         }
     }
 
     fn begin(&mut self, topology: Topology, replayed: Vec<Vec<Row>>, rows: &dyn Rows, out: &mut Output) {
-        let (life, is_unenrolled) = (self.startup.life, self.startup.is_unenrolled);
+        let (incarnation, is_unenrolled) = (self.startup.incarnation, self.startup.is_unenrolled);
         let settings = &self.settings;
         let params = Params {
-            actor: Actor { region: topology.region, node: settings.me, incarnation: life.incarnation },
-            boot: life.boot,
-            wiped: life.standing == Standing::Behind,
-            guest: is_unenrolled,
+            actor: Actor { region: topology.region, node: settings.me, incarnation: incarnation.number },
+            boot: incarnation.boot,
+            wiped: incarnation.catch_up == CatchUp::Behind,
+            unenrolled: is_unenrolled,
             drift_max: settings.drift_max,
             timeout: settings.timeout,
             flush_every: settings.flush_every,
@@ -362,34 +371,34 @@ impl Driver {
             round_every: settings.round_every,
         };
         out.topology_changed = true;
-        out.notes.push(Note::Begins { epoch: topology.epoch, life, is_unenrolled });
+        out.events.push(DriverEvent::Begins { epoch: topology.epoch, incarnation, is_unenrolled });
         self.machine = Some(Mesh::new(params, topology, rows, replayed));
     }
 
-    fn life_written(&mut self, now: Now, standing: Standing, rows: &dyn Rows, out: &mut Output) {
-        let was_behind = self.startup.life.standing == Standing::Behind;
-        let is_behind = standing == Standing::Behind;
-        if self.startup.written(standing) {
-            out.notes.push(Note::Enrolled { is_behind });
+    fn incarnation_written(&mut self, now: Now, catch_up: CatchUp, rows: &dyn Rows, out: &mut Output) {
+        let was_behind = self.startup.incarnation.catch_up == CatchUp::Behind;
+        let is_behind = catch_up == CatchUp::Behind;
+        if self.startup.written(catch_up) {
+            out.events.push(DriverEvent::Enrolled { is_behind });
             self.run(now, mesh::Input::Enrolled { wiped: is_behind }, rows, out);
         } else if was_behind && !is_behind {
-            out.notes.push(Note::CaughtUp);
+            out.events.push(DriverEvent::CaughtUp);
         }
-        self.go_on_starting(now, rows, out);
+        self.continue_startup(now, rows, out);
     }
 
-    fn look_for_regions(&mut self, now: Instant, out: &mut Output) {
+    fn discover_regions(&mut self, now: Instant, out: &mut Output) {
         if self.table.iter().next().is_none() {
             return;
         }
         let mut discovery = std::mem::take(&mut self.discovery);
-        for (region, progress) in discovery.tick(now, &self.facts()) {
-            self.take_progress(region, progress, out);
+        for (region, progress) in discovery.tick(now, &self.context()) {
+            self.apply_discovery_step(region, progress, out);
         }
         self.discovery = discovery;
     }
 
-    fn hear_answer(
+    fn receive_answer(
         &mut self,
         now: Instant,
         region: RegionId,
@@ -397,23 +406,23 @@ impl Driver {
         out: &mut Output,
     ) {
         let mut discovery = std::mem::take(&mut self.discovery);
-        if let Some(progress) = discovery.hear(now, region, answer, &self.facts()) {
-            self.take_progress(region, progress, out);
+        if let Some(progress) = discovery.hear(now, region, answer, &self.context()) {
+            self.apply_discovery_step(region, progress, out);
         }
         self.discovery = discovery;
     }
 
-    fn take_progress(&mut self, region: RegionId, progress: Progress, out: &mut Output) {
+    fn apply_discovery_step(&mut self, region: RegionId, progress: DiscoveryStep, out: &mut Output) {
         let told = match progress {
-            Progress::Goes(question) => return out.questions.push(question),
-            Progress::Over(told) => told,
+            DiscoveryStep::Ask(question) => return out.region_queries.push(question),
+            DiscoveryStep::Done(told) => told,
         };
         let name = self.table.get(region).map(|region| region.name.clone()).unwrap_or_default();
         let trouble = told.as_ref().err().cloned();
         let is_news = self.addresses.set(region, told);
         out.addresses_changed |= is_news;
         if let Some(trouble) = trouble.filter(|_| is_news) {
-            out.notes.push(Note::RegionUnreachable { region: name, trouble });
+            out.events.push(DriverEvent::RegionUnreachable { region: name, trouble });
         }
     }
 }

@@ -5,11 +5,11 @@
 
 use crate::address_book::AddressBook;
 use crate::documents::Documents;
-use crate::messages::{Coord, HeldFor, Message, Note, Output, Proposal};
+use crate::messages::{CoordMembers, DocumentProposal, DriverEvent, HeldHome, Message, Output};
 use base::mutant::{Mutant, planted};
 use base::{Instant, NodeId};
+use mesh::home_election::{HomeElection, HomeLease, HomeMessage, ProcessId};
 use mesh::homes::{DOCUMENT, Homes};
-use mesh::steward::{Name, Steward, Tenure, Word};
 use mesh::{RegionId, Regions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,7 +20,7 @@ const TELL_EVERY: Duration = Duration::from_millis(300);
 
 /// When a node asked, by its own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AskedAt {
+pub struct AskTime {
     /// Names the start of its process.
     pub start: u64,
     pub at: u64,
@@ -30,29 +30,29 @@ pub(crate) struct HomeDriver {
     here: RegionId,
     /// This start of the process.
     start: u64,
-    election: Steward,
+    election: HomeElection,
     /// The newest that is agreed on, decoded once for each of its versions.
     homes: (u64, Homes),
     look_at: Instant,
     tell_at: Instant,
     /// Nodes that asked, and when that was heard.
-    asked: BTreeMap<NodeId, (AskedAt, Instant)>,
+    asked: BTreeMap<NodeId, (AskTime, Instant)>,
 }
 
 /// What the election goes by.
-pub(crate) struct Around<'a> {
+pub(crate) struct HomeContext<'a> {
     pub documents: &'a Documents,
     pub table: &'a Regions,
     pub addresses: &'a AddressBook,
-    pub coord: &'a Coord,
+    pub coord: &'a CoordMembers,
 }
 
 impl HomeDriver {
-    pub fn new(here: RegionId, name: Name) -> HomeDriver {
+    pub fn new(here: RegionId, process: ProcessId) -> HomeDriver {
         HomeDriver {
             here,
-            start: name.start,
-            election: Steward::new(here, name),
+            start: process.start,
+            election: HomeElection::new(here, process),
             homes: (0, Homes::default()),
             look_at: Instant::ZERO,
             tell_at: Instant::ZERO,
@@ -61,25 +61,25 @@ impl HomeDriver {
     }
 
     /// A node of this region asks what it may write.
-    pub fn hear_ask(&mut self, now: Instant, from: NodeId, asked: AskedAt) {
+    pub fn receive_lease_request(&mut self, now: Instant, from: NodeId, asked: AskTime) {
         self.asked.insert(from, (asked, now));
     }
 
     /// What the leader says that this region may write, as of when this node asked.
-    pub fn hear_tenures(&self, now: Instant, asked: AskedAt, held: Vec<HeldFor>) -> Vec<Tenure> {
+    pub fn receive_home_leases(&self, now: Instant, asked: AskTime, held: Vec<HeldHome>) -> Vec<HomeLease> {
         if asked.start != self.start || asked.at > now.0 {
             return Vec::new();
         }
         let since = if planted(Mutant::HomeHeldFromArrival) { now } else { Instant(asked.at) };
-        let tenure = |(place, epoch, span)| Tenure { place, epoch, until: since.after(span) };
-        held.into_iter().map(tenure).collect()
+        let home_lease = |(scope, epoch, span)| HomeLease { scope, epoch, until: since.after(span) };
+        held.into_iter().map(home_lease).collect()
     }
 
-    pub fn hear(&mut self, now: Instant, from: RegionId, word: Word) {
-        self.election.hear(now, from, word);
+    pub fn hear(&mut self, now: Instant, from: RegionId, message: HomeMessage) {
+        self.election.receive(now, from, message);
     }
 
-    pub fn tick(&mut self, now: Instant, leads: bool, around: &Around<'_>, out: &mut Output) {
+    pub fn tick(&mut self, now: Instant, leads: bool, context: &HomeContext<'_>, out: &mut Output) {
         if now < self.look_at {
             return;
         }
@@ -90,24 +90,24 @@ impl HomeDriver {
         }
         if !leads {
             self.election.tick(now, false, &self.homes.1, &BTreeSet::new());
-            if tells && around.documents.version(DOCUMENT) > 0 {
-                self.ask(now, around.coord, out);
+            if tells && context.documents.version(DOCUMENT) > 0 {
+                self.ask(now, context.coord, out);
             }
             return;
         }
-        self.read_homes(around.documents, out);
-        let others: BTreeSet<RegionId> = around.table.others(self.here).collect();
+        self.read_homes(context.documents, out);
+        let others: BTreeSet<RegionId> = context.table.others(self.here).collect();
         let acts = self.election.tick(now, true, &self.homes.1, &others);
         if let Some(next) = acts.next {
-            self.propose(&next, around.table, out);
+            self.propose(&next, context.table, out);
         }
-        if let Some(word) = acts.word {
-            for node in others.iter().flat_map(|region| around.addresses.node_ids(*region)) {
-                out.messages.push((node, Message::Home(word.clone())));
+        if let Some(message) = acts.message {
+            for node in others.iter().flat_map(|region| context.addresses.node_ids(*region)) {
+                out.messages.push((node, Message::Home(message.clone())));
             }
         }
         if tells {
-            self.tell_held(now, around.coord, &acts.held, out);
+            self.send_held(now, context.coord, &acts.held, out);
         }
         out.held.extend(acts.held);
     }
@@ -120,39 +120,43 @@ impl HomeDriver {
         match Homes::decode(bytes) {
             Some(homes) => self.homes = (version, homes),
             None => {
-                out.notes.push(Note::Unreadable { name: DOCUMENT, version });
+                out.events.push(DriverEvent::Unreadable { name: DOCUMENT, version });
                 self.homes.0 = version;
             }
         }
     }
 
     fn propose(&self, next: &Homes, table: &Regions, out: &mut Output) {
-        for (place, title) in next.iter().filter(|(place, title)| self.homes.1.get(place) != Some(*title)) {
-            let region = table.get(title.home.region).map(|region| region.name.clone());
-            out.notes.push(Note::ProposesHome { place: place.clone(), title, region });
+        for (scope, ownership) in
+            next.iter().filter(|(scope, ownership)| self.homes.1.get(scope) != Some(*ownership))
+        {
+            let region = table.get(ownership.home.region).map(|region| region.name.clone());
+            out.events.push(DriverEvent::ProposesHome { scope: scope.clone(), ownership, region });
         }
-        out.propose.push(Proposal { name: DOCUMENT, expect: self.homes.0, bytes: next.encode() });
+        out.propose.push(DocumentProposal { name: DOCUMENT, expect: self.homes.0, bytes: next.encode() });
     }
 
     /// Any of them may lead.
-    fn ask(&self, now: Instant, coord: &Coord, out: &mut Output) {
-        let asked = AskedAt { start: self.start, at: now.0 };
-        out.messages.extend(coord.peers.iter().map(|peer| (*peer, Message::AskTenures(asked))));
+    fn ask(&self, now: Instant, coord: &CoordMembers, out: &mut Output) {
+        let asked = AskTime { start: self.start, at: now.0 };
+        out.messages.extend(coord.peers.iter().map(|peer| (*peer, Message::AskHomeLeases(asked))));
     }
 
     /// Spans count from when the leader heard the question, which is later than when it was asked.
-    fn tell_held(&mut self, now: Instant, coord: &Coord, held: &[Tenure], out: &mut Output) {
+    fn send_held(&mut self, now: Instant, coord: &CoordMembers, held: &[HomeLease], out: &mut Output) {
         self.asked.retain(|node, _| coord.peers.contains(node));
         if held.is_empty() {
             return;
         }
-        let spans = |since: Instant| -> Vec<HeldFor> {
-            let span = |tenure: &Tenure| (tenure.place.clone(), tenure.epoch, tenure.until.since(since));
+        let spans = |since: Instant| -> Vec<HeldHome> {
+            let span = |home_lease: &HomeLease| {
+                (home_lease.scope.clone(), home_lease.epoch, home_lease.until.since(since))
+            };
             held.iter().map(span).collect()
         };
         for peer in &coord.peers {
             let message = match self.asked.get(peer) {
-                Some((asked, heard)) => Message::Tenures(*asked, spans(*heard)),
+                Some((asked, heard)) => Message::HomeLeases(*asked, spans(*heard)),
                 None => Message::Held(spans(now)),
             };
             out.messages.push((*peer, message));

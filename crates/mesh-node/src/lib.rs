@@ -7,17 +7,19 @@ mod address_book;
 mod discovery;
 mod documents;
 mod driver;
+mod home_leases;
 mod homes;
 mod messages;
 mod planner;
 mod reporter;
 mod startup;
-mod tenures;
 
 pub use address_book::{AddressBook, RegionNodes, RemoteNode};
-pub use discovery::{Facts, Question, answer_question, asking_region, is_region_question, refuse_question};
+pub use discovery::{
+    DiscoveryContext, RegionQuery, answer_question, asking_region, is_region_question, refuse_question,
+};
 pub use documents::{Document, FOLLOWED, read_regions};
 pub use driver::Driver;
-pub use homes::AskedAt;
-pub use messages::{Coord, HeldFor, Input, Message, Note, Output, Proposal, Settings};
-pub use tenures::Tenures;
+pub use home_leases::HomeLeases;
+pub use homes::AskTime;
+pub use messages::{CoordMembers, DocumentProposal, DriverEvent, HeldHome, Input, Message, Output, Settings};

@@ -1,19 +1,19 @@
 //! What goes into the driver of a node and what comes out.
 
-use crate::discovery::Question;
+use crate::discovery::RegionQuery;
 use crate::documents::Document;
-use crate::homes::AskedAt;
-use base::{ClusterId, Instant, NodeId, Token};
+use crate::homes::AskTime;
+use base::{ClusterId, Instant, NodeId, ReplyToken};
 use bytes::Bytes;
 use mesh::document_exchange;
 use mesh::frame::Envelope;
-use mesh::homes::{Place, Title};
-use mesh::life::{Life, Standing};
+use mesh::home_election::{HomeLease, HomeMessage};
+use mesh::homes::{HomeScope, Ownership};
+use mesh::incarnation::{CatchUp, Incarnation};
+use mesh::node_report::NodeReport;
 use mesh::overlay::Seq;
 use mesh::request::Request;
-use mesh::steward::{Tenure, Word};
-use mesh::tidings::Tidings;
-use mesh::{Epoch, RegionId, Regions, Room};
+use mesh::{DiskSpace, Epoch, RegionId, Regions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub struct Settings {
     /// Where a node is reached that is no member of coord; empty for a member.
     pub address: String,
     /// Where nodes of other regions reach this one.
-    pub address_abroad: String,
+    pub region_address: String,
     /// The table of regions that is proposed while the cluster has none.
     pub regions: Regions,
     /// The node is no member of coord.
@@ -45,7 +45,7 @@ pub struct Settings {
 
 /// What coord says of its members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Coord {
+pub struct CoordMembers {
     /// Each is a node of the mesh.
     pub voters: BTreeSet<NodeId>,
     pub removed: BTreeSet<NodeId>,
@@ -54,12 +54,12 @@ pub struct Coord {
 }
 
 /// A place, its epoch, and for how long this region still holds it.
-pub type HeldFor = (Place, u64, Duration);
+pub type HeldHome = (HomeScope, u64, Duration);
 
 #[derive(Debug)]
 pub enum Input {
     Request {
-        token: Token,
+        token: ReplyToken,
         deadline: Instant,
         request: Request,
     },
@@ -68,7 +68,7 @@ pub enum Input {
         envelope: Envelope,
     },
     /// Of a node of another region.
-    FrameAbroad {
+    RemoteFrame {
         region: RegionId,
         from: NodeId,
         envelope: Envelope,
@@ -76,12 +76,12 @@ pub enum Input {
     /// What a node of this region reports of itself.
     Report {
         from: NodeId,
-        tidings: Tidings,
+        report: NodeReport,
     },
     /// What the leader of another region says of homes.
     HomeMessage {
         region: RegionId,
-        word: Word,
+        message: HomeMessage,
     },
     /// What the leader of another region says of the documents that regions share.
     DocumentMessage {
@@ -89,28 +89,28 @@ pub enum Input {
         message: document_exchange::Message,
     },
     /// What a leader of 0.1.0 says that the region may write, from the arrival on.
-    Held(Vec<HeldFor>),
+    Held(Vec<HeldHome>),
     /// A node of this region asks what it may write.
-    AskTenures {
+    AskHomeLeases {
         from: NodeId,
-        asked: AskedAt,
+        asked: AskTime,
     },
     /// What the leader of this region says that the region may write, from when this node asked.
-    Tenures(AskedAt, Vec<HeldFor>),
+    HomeLeases(AskTime, Vec<HeldHome>),
     /// The documents as this member has applied them.
     Documents(Vec<Document>),
     /// A document, as a member of coord has told it to a node that is none.
-    Told(Document),
-    Members(Coord),
+    ReceivedDocument(Document),
+    Members(CoordMembers),
     /// A stream to the peer, of this region or another, is up.
     Connected(NodeId),
     Lost(NodeId),
     Persisted(Seq),
     Flushed(u64),
     /// The disk was measured, in this moment; a flush only after it, if both are told.
-    Space(Room),
-    /// What `Output::life` asked for is durable.
-    LifeWritten(Standing),
+    DiskSpace(DiskSpace),
+    /// What `Output::write_catch_up` asked for is durable.
+    IncarnationWritten(CatchUp),
     /// A question to another region was answered, or could not be asked.
     Answered {
         region: RegionId,
@@ -126,26 +126,26 @@ pub enum Input {
 /// harm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    Report(Tidings),
-    Home(Word),
+    Report(NodeReport),
+    Home(HomeMessage),
     /// To the leader of another region.
     Documents(document_exchange::Message),
     /// To a node that does not ask.
-    Held(Vec<HeldFor>),
-    AskTenures(AskedAt),
-    Tenures(AskedAt, Vec<HeldFor>),
+    Held(Vec<HeldHome>),
+    AskHomeLeases(AskTime),
+    HomeLeases(AskTime, Vec<HeldHome>),
 }
 
 /// A document that is to replace the version that was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Proposal {
+pub struct DocumentProposal {
     pub name: &'static str,
     /// Zero if there must be none.
     pub expect: u64,
     pub bytes: Bytes,
 }
 
-/// What follows from a turn. `mesh.abroad` and `mesh.reports` are empty when a turn ends: the driver deals with them.
+/// What follows from a turn. `mesh.to_regions` and `mesh.reports` are empty when a turn ends: the driver deals with them.
 #[derive(Debug, Default)]
 pub struct Output {
     /// To send, persist, flush, free, and answer; and facts worth a count.
@@ -153,33 +153,33 @@ pub struct Output {
     pub messages: Vec<(NodeId, Message)>,
     /// Nodes that hold nothing of coord and are to be sent the documents.
     pub documents_to: Vec<NodeId>,
-    pub propose: Vec<Proposal>,
-    /// To be durable in the node's life file; `Input::LifeWritten` tells when.
-    pub life: Option<Standing>,
+    pub propose: Vec<DocumentProposal>,
+    /// To be durable in the node's life file; `Input::IncarnationWritten` tells when.
+    pub write_catch_up: Option<CatchUp>,
     /// Documents that a node which is no member of coord has learned.
     pub learned: Vec<Document>,
     /// Where the nodes of this region are reached that are no members of coord, when that may have changed.
     pub nodes: Option<BTreeMap<NodeId, String>>,
     /// To ask at the peer ports of other regions.
-    pub questions: Vec<Question>,
+    pub region_queries: Vec<RegionQuery>,
     /// The machine may go by another topology than before.
     pub topology_changed: bool,
     /// `Driver::address_book` says something else than before.
     pub addresses_changed: bool,
     /// What this region may write, as this node knows from now on.
-    pub held: Vec<Tenure>,
-    pub notes: Vec<Note>,
+    pub held: Vec<HomeLease>,
+    pub events: Vec<DriverEvent>,
 }
 
 /// Facts worth a log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
-    Begins { epoch: Epoch, life: Life, is_unenrolled: bool },
+pub enum DriverEvent {
+    Begins { epoch: Epoch, incarnation: Incarnation, is_unenrolled: bool },
     Enrolled { is_behind: bool },
     CaughtUp,
     Unreadable { name: &'static str, version: u64 },
     ProposesPlan { epoch: Epoch, n_nodes: usize, is_moving: bool },
     ProposesRegions { n_regions: usize },
-    ProposesHome { place: Place, title: Title, region: Option<String> },
+    ProposesHome { scope: HomeScope, ownership: Ownership, region: Option<String> },
     RegionUnreachable { region: String, trouble: String },
 }

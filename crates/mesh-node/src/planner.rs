@@ -2,11 +2,11 @@
 //! replaces the one it was made from. Also the first table of regions, from the configuration.
 
 use crate::documents::Documents;
-use crate::messages::{Coord, Note, Output, Proposal};
+use crate::messages::{CoordMembers, DocumentProposal, DriverEvent, Output};
 use base::{Instant, NodeId};
-use mesh::controller::{Controller, Wanted};
-use mesh::plan::{self, Enrolled, Plan};
-use mesh::tidings::Tidings;
+use mesh::controller::{Controller, DesiredMembers};
+use mesh::node_report::NodeReport;
+use mesh::plan::{self, EnrolledNode, MeshPlan};
 use mesh::{Epoch, RegionId, Regions, Topology, regions};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct Planner {
     controller: Controller,
     /// The newest that is known.
-    plan: Option<Plan>,
+    plan: Option<MeshPlan>,
     decide_at: Instant,
     /// What was proposed, until it is seen or its time is up.
     proposed: Option<(Epoch, Instant)>,
@@ -40,12 +40,12 @@ impl Planner {
         }
     }
 
-    pub fn plan(&self) -> Option<&Plan> {
+    pub fn plan(&self) -> Option<&MeshPlan> {
         self.plan.as_ref()
     }
 
-    pub fn hear(&mut self, now: Instant, from: NodeId, tidings: Tidings) {
-        self.controller.hear(now, from, tidings);
+    pub fn hear(&mut self, now: Instant, from: NodeId, report: NodeReport) {
+        self.controller.record_report(now, from, report);
     }
 
     /// Takes in the plan that the documents hold, and answers its topology if it is newer than what was known.
@@ -55,8 +55,8 @@ impl Planner {
             return None;
         }
         // Its version is its epoch; one that says otherwise is not ours.
-        let Some(plan) = Plan::decode(bytes).filter(|plan| plan.epoch().0 == version) else {
-            out.notes.push(Note::Unreadable { name: plan::DOCUMENT, version });
+        let Some(plan) = MeshPlan::decode(bytes).filter(|plan| plan.epoch().0 == version) else {
+            out.events.push(DriverEvent::Unreadable { name: plan::DOCUMENT, version });
             return None;
         };
         let topology = plan.topology.clone();
@@ -66,7 +66,7 @@ impl Planner {
     }
 
     /// Nodes that hold nothing of coord, and are sent the documents.
-    pub fn followers(&self) -> Vec<NodeId> {
+    pub fn data_only_nodes(&self) -> Vec<NodeId> {
         self.plan.as_ref().map(|plan| nodes_without_coord(plan).into_keys().collect()).unwrap_or_default()
     }
 
@@ -75,7 +75,7 @@ impl Planner {
         now: Instant,
         leads: bool,
         documents: &Documents,
-        coord: &Coord,
+        coord: &CoordMembers,
         out: &mut Output,
     ) {
         if self.decide_at > now {
@@ -85,11 +85,11 @@ impl Planner {
         self.controller.set_leading(now, leads);
         if leads {
             self.decide(now, documents, coord, out);
-            self.found_regions(now, documents, out);
+            self.propose_first_regions(now, documents, out);
         }
     }
 
-    fn decide(&mut self, now: Instant, documents: &Documents, coord: &Coord, out: &mut Output) {
+    fn decide(&mut self, now: Instant, documents: &Documents, coord: &CoordMembers, out: &mut Output) {
         let known = documents.version(plan::DOCUMENT);
         let plan = self.plan.as_ref();
         // What coord has here is what the next one replaces; a plan that cannot be read is not replaced.
@@ -99,30 +99,35 @@ impl Planner {
         if self.proposed.is_some_and(|(epoch, until)| epoch.0 > known && now < until) {
             return;
         }
-        let Coord { voters, removed, .. } = coord.clone();
-        let wanted = Wanted { members: voters, removed, spaces: documents.spaces() };
-        if let Some(next) = self.controller.decide(now, plan, &wanted) {
+        let CoordMembers { voters, removed, .. } = coord.clone();
+        let desired =
+            DesiredMembers { members: voters, removed, namespace_copies: documents.namespace_copies() };
+        if let Some(next) = self.controller.decide(now, plan, &desired) {
             self.proposed = Some((next.epoch(), now.after(PROPOSAL_TIMEOUT)));
             let (n_nodes, is_moving) = (next.topology.members().len(), next.topology.is_moving());
-            out.notes.push(Note::ProposesPlan { epoch: next.epoch(), n_nodes, is_moving });
-            out.propose.push(Proposal { name: plan::DOCUMENT, expect: known, bytes: next.encode() });
+            out.events.push(DriverEvent::ProposesPlan { epoch: next.epoch(), n_nodes, is_moving });
+            out.propose.push(DocumentProposal { name: plan::DOCUMENT, expect: known, bytes: next.encode() });
         }
     }
 
     /// The configuration says which regions there are until the cluster has a table; from then on that alone does.
-    fn found_regions(&mut self, now: Instant, documents: &Documents, out: &mut Output) {
+    fn propose_first_regions(&mut self, now: Instant, documents: &Documents, out: &mut Output) {
         let n_regions = self.regions.iter().count();
         if n_regions == 0 || documents.version(regions::DOCUMENT) > 0 || now < self.regions_proposed {
             return;
         }
         self.regions_proposed = now.after(PROPOSAL_TIMEOUT);
-        out.notes.push(Note::ProposesRegions { n_regions });
-        out.propose.push(Proposal { name: regions::DOCUMENT, expect: 0, bytes: self.regions.encode() });
+        out.events.push(DriverEvent::ProposesRegions { n_regions });
+        out.propose.push(DocumentProposal {
+            name: regions::DOCUMENT,
+            expect: 0,
+            bytes: self.regions.encode(),
+        });
     }
 }
 
-fn nodes_without_coord(plan: &Plan) -> BTreeMap<NodeId, String> {
-    let alone = |(node, enrolled): (&NodeId, &Enrolled)| {
+fn nodes_without_coord(plan: &MeshPlan) -> BTreeMap<NodeId, String> {
+    let alone = |(node, enrolled): (&NodeId, &EnrolledNode)| {
         (!enrolled.address.is_empty()).then(|| (*node, enrolled.address.clone()))
     };
     plan.nodes.iter().filter_map(alone).collect()

@@ -3,8 +3,8 @@
 use crate::messages::{Message, Output};
 use base::{Instant, NodeId};
 use mesh::Topology;
-use mesh::moves::Report;
-use mesh::tidings::Tidings;
+use mesh::moves::MoveReport;
+use mesh::node_report::NodeReport;
 use std::time::Duration;
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -13,26 +13,26 @@ const SOON: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct Reporter {
-    pub tidings: Tidings,
+    pub report: NodeReport,
     due: Instant,
 }
 
 impl Reporter {
-    pub fn new(tidings: Tidings) -> Reporter {
-        Reporter { tidings, due: Instant::ZERO }
+    pub fn new(report: NodeReport) -> Reporter {
+        Reporter { report, due: Instant::ZERO }
     }
 
     /// What the machine has to say about a move.
-    pub fn add(&mut self, now: Instant, reports: &[Report], topology: &Topology) {
-        let before = self.tidings.clone();
-        reports.iter().for_each(|report| self.tidings.add(*report, topology));
-        if self.tidings != before {
+    pub fn add(&mut self, now: Instant, reports: &[MoveReport], topology: &Topology) {
+        let before = self.report.clone();
+        reports.iter().for_each(|moved| self.report.add(*moved, topology));
+        if self.report != before {
             self.due = self.due.min(now.after(SOON));
         }
     }
 
     /// With the next tick.
-    pub fn hasten(&mut self) {
+    pub fn report_soon(&mut self) {
         self.due = Instant::ZERO;
     }
 
@@ -47,6 +47,6 @@ impl Reporter {
     }
 
     pub fn send(&self, peer: NodeId, out: &mut Output) {
-        out.messages.push((peer, Message::Report(self.tidings.clone())));
+        out.messages.push((peer, Message::Report(self.report.clone())));
     }
 }

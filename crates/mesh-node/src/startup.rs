@@ -4,15 +4,15 @@
 
 use base::NodeId;
 use mesh::Topology;
-use mesh::life::{Life, Standing};
-use mesh::plan::Plan;
+use mesh::incarnation::{CatchUp, Incarnation};
+use mesh::plan::MeshPlan;
 use mesh::rows::{self, Row, Rows};
 
 #[derive(Debug)]
 pub(crate) struct Startup {
-    pub life: Life,
+    pub incarnation: Incarnation,
     /// Until the machine begins.
-    waiting: Option<Waiting>,
+    waiting: Option<WaitingStart>,
     /// The machine has begun and the cluster has not written down this life yet.
     pub is_unenrolled: bool,
     /// A standing that is being written.
@@ -20,25 +20,25 @@ pub(crate) struct Startup {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingStart {
     replayed: Vec<Vec<Row>>,
     /// The topology of the last life.
     kept: Option<Topology>,
 }
 
 /// What to do next.
-pub(crate) enum Step {
+pub(crate) enum StartupStep {
     Wait,
-    Write(Standing),
+    Write(CatchUp),
     /// With these batches of the log.
     Begin(Topology, Vec<Vec<Row>>),
 }
 
 impl Startup {
-    pub fn new(life: Life, replayed: Vec<Vec<Row>>, rows: &dyn Rows) -> Startup {
+    pub fn new(incarnation: Incarnation, replayed: Vec<Vec<Row>>, rows: &dyn Rows) -> Startup {
         let kept = kept_topology(&replayed, rows);
-        let waiting = Some(Waiting { replayed, kept });
-        Startup { life, waiting, is_unenrolled: false, writing: false }
+        let waiting = Some(WaitingStart { replayed, kept });
+        Startup { incarnation, waiting, is_unenrolled: false, writing: false }
     }
 
     /// The topology that the disk has, until the machine begins.
@@ -46,39 +46,41 @@ impl Startup {
         self.waiting.as_ref().and_then(|waiting| waiting.kept.as_ref())
     }
 
-    pub fn next(&mut self, plan: Option<&Plan>, me: NodeId) -> Step {
+    pub fn next(&mut self, plan: Option<&MeshPlan>, me: NodeId) -> StartupStep {
         let has_begun = self.waiting.is_none();
         if self.writing || has_begun && !self.is_unenrolled {
-            return Step::Wait;
+            return StartupStep::Wait;
         }
-        let judged = plan.and_then(|plan| self.life.judged_by(plan, me));
-        if let Some(standing) = judged.filter(|_| self.life.standing == Standing::Unknown) {
-            return self.write(standing);
+        let judged = plan.and_then(|plan| self.incarnation.catch_up_in(plan, me));
+        if let Some(catch_up) = judged.filter(|_| self.incarnation.catch_up == CatchUp::Unknown) {
+            return self.write(catch_up);
         }
         let kept = self.kept().cloned();
-        let Some(topology) = plan.map(|plan| plan.topology.clone()).or(kept) else { return Step::Wait };
-        let Some(waiting) = self.waiting.take() else { return Step::Wait };
-        self.is_unenrolled = self.life.standing == Standing::Unknown;
-        Step::Begin(topology, waiting.replayed)
+        let Some(topology) = plan.map(|plan| plan.topology.clone()).or(kept) else {
+            return StartupStep::Wait;
+        };
+        let Some(waiting) = self.waiting.take() else { return StartupStep::Wait };
+        self.is_unenrolled = self.incarnation.catch_up == CatchUp::Unknown;
+        StartupStep::Begin(topology, waiting.replayed)
     }
 
     /// A node that has everything again is whole.
-    pub fn catch_up(&mut self) -> Step {
-        if self.life.standing == Standing::Behind && !self.writing {
-            self.write(Standing::Whole)
+    pub fn catch_up(&mut self) -> StartupStep {
+        if self.incarnation.catch_up == CatchUp::Behind && !self.writing {
+            self.write(CatchUp::Complete)
         } else {
-            Step::Wait
+            StartupStep::Wait
         }
     }
 
-    fn write(&mut self, standing: Standing) -> Step {
+    fn write(&mut self, catch_up: CatchUp) -> StartupStep {
         self.writing = true;
-        Step::Write(standing)
+        StartupStep::Write(catch_up)
     }
 
     /// A standing is durable. True if the node is enrolled with it.
-    pub fn written(&mut self, standing: Standing) -> bool {
-        (self.life.standing, self.writing) = (standing, false);
+    pub fn written(&mut self, catch_up: CatchUp) -> bool {
+        (self.incarnation.catch_up, self.writing) = (catch_up, false);
         std::mem::take(&mut self.is_unenrolled)
     }
 }

@@ -2,7 +2,7 @@
 //! always in sync. `pace NODES KEYS` writes that many keys of 100 bytes and reads each once; time it from outside.
 //! Rows are kept in a map in memory, so what it takes beside them is the machine's.
 
-use base::{Instant, NodeId, Token};
+use base::{Instant, NodeId, ReplyToken};
 use bytes::Bytes;
 use mesh::actor::{Actor, RegionId};
 use mesh::frame::Envelope;
@@ -10,16 +10,16 @@ use mesh::key::Key;
 use mesh::record::Kind;
 use mesh::request::{Reply, Request, Write};
 use mesh::rows::Rows;
-use mesh::topology::{Epoch, Member, Space, Standing, Topology};
+use mesh::topology::{Epoch, Member, MemberState, NamespaceCopies, Topology};
 use mesh::{Attributes, Input, Mesh, Now, Op, Output, Params};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::time::Duration;
 
 #[derive(Default)]
-struct Shelf(BTreeMap<Bytes, Bytes>);
+struct MemoryRows(BTreeMap<Bytes, Bytes>);
 
-impl Rows for Shelf {
+impl Rows for MemoryRows {
     fn get(&self, key: &[u8]) -> Option<Bytes> {
         self.0.get(key).cloned()
     }
@@ -31,7 +31,7 @@ impl Rows for Shelf {
 }
 
 struct Cluster {
-    nodes: Vec<(Mesh, Shelf)>,
+    nodes: Vec<(Mesh, MemoryRows)>,
     now: Now,
     frames: VecDeque<(NodeId, NodeId, Envelope)>,
     answered: usize,
@@ -41,10 +41,10 @@ struct Cluster {
 impl Cluster {
     fn step(&mut self, to: NodeId, input: Input) {
         let mut input = Some(input);
-        let (mesh, shelf) = &mut self.nodes[to.0 as usize - 1];
+        let (mesh, rows) = &mut self.nodes[to.0 as usize - 1];
         while let Some(next) = input.take() {
             let mut out = Output::default();
-            mesh.step(self.now, next, shelf, &mut out);
+            mesh.step(self.now, next, rows, &mut out);
             mesh.collect(&mut out);
             self.frames.extend(out.send.into_iter().map(|(peer, envelope)| (to, peer, envelope)));
             for (_, reply) in out.replies {
@@ -52,9 +52,9 @@ impl Cluster {
                 self.failed += usize::from(!matches!(reply, Reply::Written(_) | Reply::Found(Some(_))));
             }
             if let Some(flush) = out.flush {
-                shelf.0.extend(flush.rows().filter_map(|(key, value)| Some((key.clone(), value?.clone()))));
+                rows.0.extend(flush.rows().filter_map(|(key, value)| Some((key.clone(), value?.clone()))));
                 let mut after = Output::default();
-                mesh.step(self.now, Input::Flushed(flush.number), shelf, &mut after);
+                mesh.step(self.now, Input::Flushed(flush.number), rows, &mut after);
             }
             input = out.persist.map(|persist| Input::Persisted(persist.seq));
         }
@@ -76,7 +76,7 @@ impl Cluster {
     fn ask(&mut self, n: u64, request: Request) {
         let node = NodeId(n % self.nodes.len() as u64 + 1);
         let deadline = self.now.at.after(Duration::from_secs(1));
-        self.step(node, Input::Request { token: Token(n), deadline, request });
+        self.step(node, Input::Request { token: ReplyToken(n), deadline, request });
         self.settle();
         if n.is_multiple_of(500) {
             self.tick();
@@ -89,16 +89,16 @@ fn start(n: u64) -> Cluster {
         node: NodeId(node),
         zone: node as u32,
         points: 64,
-        standing: Standing::Serving,
+        state: MemberState::Serving,
         stale: false,
     };
-    let spaces = vec![Space { id: 0, copies: 3 }];
-    let topology = Topology::new(Epoch(1), RegionId(0), (1..=n).map(member).collect(), spaces);
+    let namespace_copies = vec![NamespaceCopies { id: 0, copies: 3 }];
+    let topology = Topology::new(Epoch(1), RegionId(0), (1..=n).map(member).collect(), namespace_copies);
     let params = |node| Params {
         actor: Actor { region: RegionId(0), node: NodeId(node), incarnation: 1 },
         boot: 1,
         wiped: false,
-        guest: false,
+        unenrolled: false,
         drift_max: Duration::from_millis(500),
         timeout: Duration::from_secs(1),
         flush_every: Duration::from_millis(100),
@@ -106,8 +106,9 @@ fn start(n: u64) -> Cluster {
         least_bytes: 0,
         round_every: Duration::from_secs(10),
     };
-    let node =
-        |id| (Mesh::new(params(id), topology.clone(), &Shelf::default(), Vec::new()), Shelf::default());
+    let node = |id| {
+        (Mesh::new(params(id), topology.clone(), &MemoryRows::default(), Vec::new()), MemoryRows::default())
+    };
     let now = Now { at: Instant(1), wall_ms: 1_700_000_000_000 };
     let nodes = (1..=n).map(node).collect();
     Cluster { nodes, now, frames: VecDeque::new(), answered: 0, failed: 0 }

@@ -4,9 +4,9 @@
 //! undone by a rule that gives the same result on every replica. See docs/adr/0044.
 
 use crate::actor::{Actor, Dot, RegionId};
+use crate::counter::{CounterState, CounterSums};
 use crate::record::{Body, Record};
 use crate::request::Write;
-use crate::tally::{Sums, Tally};
 use base::NodeId;
 use base::checksum::hash64;
 use base::codec::Reader;
@@ -18,8 +18,8 @@ pub struct Attempt {
     pub body: u64,
     pub dot: Dot,
     /// What the actor of the dot had counted, and what it counted for this attempt.
-    pub before: Sums,
-    pub change: Sums,
+    pub before: CounterSums,
+    pub change: CounterSums,
     /// It is part of what was decided by ballots. Otherwise it was carried out if the record has seen its dot.
     pub is_decided: bool,
 }
@@ -27,7 +27,7 @@ pub struct Attempt {
 impl Attempt {
     pub fn encode(&self) -> Bytes {
         let mut out = self.body.to_le_bytes().to_vec();
-        for sum in [self.before.added, self.before.taken, self.change.added, self.change.taken] {
+        for sum in [self.before.added, self.before.subtracted, self.change.added, self.change.subtracted] {
             out.put_u128_le(sum);
         }
         self.dot.encode(&mut out);
@@ -39,8 +39,8 @@ impl Attempt {
         let mut reader = Reader::new(bytes);
         let body = reader.u64()?;
         let mut sum = || Some(u128::from_le_bytes(reader.take(16)?.as_ref().try_into().ok()?));
-        let before = Sums { added: sum()?, taken: sum()? };
-        let change = Sums { added: sum()?, taken: sum()? };
+        let before = CounterSums { added: sum()?, subtracted: sum()? };
+        let change = CounterSums { added: sum()?, subtracted: sum()? };
         let dot = Dot::decode(&mut reader)?;
         let is_decided = reader.bool()?;
         reader.is_empty().then_some(Attempt { body, dot, before, change, is_decided })
@@ -56,7 +56,7 @@ pub fn attempts_of(record: &Record) -> Vec<Attempt> {
 }
 
 /// What a client asks for, as far as it is the same when it asks again: not when it ends, nor what its session has seen.
-pub fn body_of(write: &Write) -> u64 {
+pub fn body_hash(write: &Write) -> u64 {
     let mut out = vec![write.kind as u8];
     write.encode_body(&mut out);
     hash64(&out, 0)
@@ -76,7 +76,7 @@ pub fn without_repeats(record: &Record, request: u64, attempts: &[Attempt]) -> O
     match &mut settled.body {
         // The order of last writes is in their stamps, and an element is there once however often it was put there.
         Body::Register(_) | Body::Set(_) => return None,
-        Body::Tally(tally) => take_back(tally, request, repeats),
+        Body::Counter(counter) => take_back(counter, request, repeats),
         Body::Siblings(siblings) => {
             siblings.drop_dots(&repeats.iter().map(|attempt| attempt.dot).collect::<Vec<_>>());
         }
@@ -86,24 +86,24 @@ pub fn without_repeats(record: &Record, request: u64, attempts: &[Attempt]) -> O
 
 /// Counts against the repeats, on behalf of an actor that is the same everywhere. What a delete has seen of them counts no more,
 /// and nor does what is counted against it.
-fn take_back(tally: &mut Tally, request: u64, repeats: &[Attempt]) {
-    let (mut sums, mut cleared) = (Sums::default(), Sums::default());
+fn take_back(counter: &mut CounterState, request: u64, repeats: &[Attempt]) {
+    let (mut sums, mut cleared) = (CounterSums::default(), CounterSums::default());
     for Attempt { dot, before, change, .. } in repeats {
-        let gone = tally.cleared_of(dot.actor);
-        let against = |to: &mut Sums| {
-            to.added = to.added.saturating_add(change.taken);
-            to.taken = to.taken.saturating_add(change.added);
+        let gone = counter.cleared_of(dot.actor);
+        let against = |to: &mut CounterSums| {
+            to.added = to.added.saturating_add(change.subtracted);
+            to.subtracted = to.subtracted.saturating_add(change.added);
         };
         against(&mut sums);
         let is_gone = gone.added >= before.added.saturating_add(change.added)
-            && gone.taken >= before.taken.saturating_add(change.taken)
-            && gone != Sums::default();
+            && gone.subtracted >= before.subtracted.saturating_add(change.subtracted)
+            && gone != CounterSums::default();
         if is_gone {
             against(&mut cleared);
         }
     }
     let actor = Actor { region: RegionId(0), node: NodeId(request), incarnation: u32::MAX };
-    if sums != Sums::default() {
-        tally.join(&Tally::of_entry(actor, sums, cleared));
+    if sums != CounterSums::default() {
+        counter.join(&CounterState::of_entry(actor, sums, cleared));
     }
 }

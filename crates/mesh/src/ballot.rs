@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_nobody_can_have_come_to_is_refused() {
+    fn a_round_number_that_no_proposer_can_reach_is_refused() {
         assert!(round(1, 1, 9, 1).may_follow(None) && !round(1, 1, u64::MAX, 1).may_follow(None));
         let known = Some(round(1, 1, JUMP_MAX, 1));
         assert!(

@@ -21,7 +21,7 @@ const VERSION: u8 = 1;
 /// What decided, in the order in which it is asked. The number is part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Rule {
+pub enum ConflictRule {
     /// The key was deleted and created again as another kind of thing.
     Era = 0,
     /// Created as two kinds of thing at once: one kind goes before the other.
@@ -42,39 +42,46 @@ pub struct Conflict {
     pub key: Key,
     pub winner: Record,
     pub loser: Record,
-    pub rule: Rule,
+    pub rule: ConflictRule,
     /// The region whose write met the other here.
     pub source: RegionId,
     /// When this replica resolved it.
     pub at_ms: u64,
 }
 
-impl Rule {
-    const ALL: [Rule; 7] =
-        [Rule::Era, Rule::Kind, Rule::Fence, Rule::LaterStamp, Rule::Actor, Rule::Bytes, Rule::Ballot];
+impl ConflictRule {
+    const ALL: [ConflictRule; 7] = [
+        ConflictRule::Era,
+        ConflictRule::Kind,
+        ConflictRule::Fence,
+        ConflictRule::LaterStamp,
+        ConflictRule::Actor,
+        ConflictRule::Bytes,
+        ConflictRule::Ballot,
+    ];
 
     /// Why the first of two goes before the second.
-    pub fn between(winner: &Record, loser: &Record) -> Rule {
+    pub fn between(winner: &Record, loser: &Record) -> ConflictRule {
         match () {
-            _ if winner.ballot() != loser.ballot() => Rule::Ballot,
-            _ if winner.era != loser.era => Rule::Era,
-            _ if winner.kind != loser.kind => Rule::Kind,
-            _ if winner.header.token() != loser.header.token() => Rule::Fence,
-            _ if winner.header.stamp != loser.header.stamp => Rule::LaterStamp,
-            _ if winner.header.dot.actor != loser.header.dot.actor => Rule::Actor,
-            _ => Rule::Bytes,
+            _ if winner.ballot() != loser.ballot() => ConflictRule::Ballot,
+            _ if winner.era != loser.era => ConflictRule::Era,
+            _ if winner.kind != loser.kind => ConflictRule::Kind,
+            _ if winner.header.token() != loser.header.token() => ConflictRule::Fence,
+            _ if winner.header.stamp != loser.header.stamp => ConflictRule::LaterStamp,
+            _ if winner.header.dot.actor != loser.header.dot.actor => ConflictRule::Actor,
+            _ => ConflictRule::Bytes,
         }
     }
 
     pub fn name(self) -> &'static str {
         match self {
-            Rule::Era => "recreated",
-            Rule::Kind => "type_precedence",
-            Rule::Fence => "fencing_token",
-            Rule::LaterStamp => "last_write_wins",
-            Rule::Actor => "last_write_wins_by_node",
-            Rule::Bytes => "last_write_wins_by_hash",
-            Rule::Ballot => "decided_by_ballot",
+            ConflictRule::Era => "recreated",
+            ConflictRule::Kind => "type_precedence",
+            ConflictRule::Fence => "fencing_token",
+            ConflictRule::LaterStamp => "last_write_wins",
+            ConflictRule::Actor => "last_write_wins_by_node",
+            ConflictRule::Bytes => "last_write_wins_by_hash",
+            ConflictRule::Ballot => "decided_by_ballot",
         }
     }
 }
@@ -94,7 +101,7 @@ fn id(key: &Key, winner: &Record, loser: &Record) -> u64 {
 impl Conflict {
     pub fn new(key: &Key, winner: &Record, loser: &Record, source: RegionId, at_ms: u64) -> Conflict {
         let (key, winner, loser) = (key.clone(), winner.clone(), loser.clone());
-        let rule = Rule::between(&winner, &loser);
+        let rule = ConflictRule::between(&winner, &loser);
         Conflict { key, winner, loser, rule, source, at_ms }
     }
 
@@ -103,12 +110,12 @@ impl Conflict {
     }
 
     /// Where it lies among all conflicts; those after it come later.
-    pub fn place(&self) -> Bytes {
+    pub fn cursor(&self) -> Bytes {
         row_key(&self.key, &self.winner, &self.loser)
     }
 
     pub fn row(&self) -> Row {
-        Row { key: self.place(), value: Some(self.encode()) }
+        Row { key: self.cursor(), value: Some(self.encode()) }
     }
 
     /// The write that puts the loser back, over what won and all that was seen of both.
@@ -158,7 +165,7 @@ impl Conflict {
         let key = Key::from_bytes(reader.bytes()?)?;
         let (winner, loser) = (Record::decode(reader.bytes()?)?, Record::decode(reader.bytes()?)?);
         let number = reader.u8()?;
-        let rule = Rule::ALL.into_iter().find(|rule| *rule as u8 == number)?;
+        let rule = ConflictRule::ALL.into_iter().find(|rule| *rule as u8 == number)?;
         let source = RegionId(u32::try_from(reader.varint()?).ok()?);
         reader.is_empty().then_some(Conflict { key, winner, loser, rule, source, at_ms })
     }

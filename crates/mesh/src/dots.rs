@@ -1,5 +1,5 @@
 //! The node-wide counter that dots are taken from, reserved durably in blocks.
-//! `take` returns nothing beyond the reserved bound; `wants` names the bound to persist, `reserved` reports that it is
+//! `take` returns nothing beyond the reserved bound; `next_bound` names the bound to persist, `reserved` reports that it is
 //! durable. After a crash the counter continues above the last durable bound, so no number is assigned twice.
 
 use base::mutant::{Mutant, planted};
@@ -8,19 +8,19 @@ use base::mutant::{Mutant, planted};
 const BLOCK: u64 = 65_536;
 
 #[derive(Clone, Debug)]
-pub struct Dots {
+pub struct DotAllocator {
     next: u64,
     reserved: u64,
     asked: u64,
 }
 
-impl Dots {
+impl DotAllocator {
     /// `reserved` is the durable bound of the earlier life, zero for a new actor.
-    pub fn resume(reserved: u64) -> Dots {
+    pub fn resume(reserved: u64) -> DotAllocator {
         if planted(Mutant::DotsReused) {
-            return Dots { next: 1, reserved: reserved.max(BLOCK), asked: reserved.max(BLOCK) };
+            return DotAllocator { next: 1, reserved: reserved.max(BLOCK), asked: reserved.max(BLOCK) };
         }
-        Dots { next: reserved + 1, reserved, asked: reserved }
+        DotAllocator { next: reserved + 1, reserved, asked: reserved }
     }
 
     pub fn take(&mut self) -> Option<u64> {
@@ -31,7 +31,7 @@ impl Dots {
     }
 
     /// Nothing can be given before more is reserved.
-    pub fn is_dry(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.next > self.reserved
     }
 
@@ -41,7 +41,7 @@ impl Dots {
     }
 
     /// The bound to persist now, if it is time: long before the last number is given.
-    pub fn wants(&mut self) -> Option<u64> {
+    pub fn next_bound(&mut self) -> Option<u64> {
         let low = self.asked.saturating_sub(self.next) < BLOCK / 2;
         (low && self.asked == self.reserved).then(|| {
             self.asked = self.reserved + BLOCK;
@@ -67,32 +67,32 @@ mod tests {
 
     #[test]
     fn nothing_is_given_before_it_is_reserved() {
-        let mut dots = Dots::resume(0);
+        let mut dots = DotAllocator::resume(0);
         assert_eq!(dots.take(), None);
-        let bound = dots.wants().unwrap();
-        assert_eq!((dots.take(), dots.wants()), (None, None), "asked once");
+        let bound = dots.next_bound().unwrap();
+        assert_eq!((dots.take(), dots.next_bound()), (None, None), "asked once");
         dots.reserved(bound);
         assert_eq!((dots.take(), dots.take()), (Some(1), Some(2)));
     }
 
     #[test]
     fn a_crash_skips_the_rest_of_the_block() {
-        let mut dots = Dots::resume(BLOCK);
-        let bound = dots.wants().unwrap();
+        let mut dots = DotAllocator::resume(BLOCK);
+        let bound = dots.next_bound().unwrap();
         dots.reserved(bound);
         assert_eq!(dots.take(), Some(BLOCK + 1));
     }
 
     #[test]
     fn the_next_block_is_asked_for_before_this_one_ends() {
-        let mut dots = Dots::resume(0);
-        let bound = dots.wants().unwrap();
+        let mut dots = DotAllocator::resume(0);
+        let bound = dots.next_bound().unwrap();
         dots.reserved(bound);
         let mut given = 0;
         loop {
             assert!(dots.take().is_some());
             given += 1;
-            if dots.wants().is_some() {
+            if dots.next_bound().is_some() {
                 break;
             }
         }

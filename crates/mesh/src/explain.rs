@@ -2,13 +2,13 @@
 //! A record and the conflicts of its key go in; facts come out, and sentences for people.
 
 use crate::actor::{Dot, RegionId};
-use crate::conflict::{Conflict, Rule};
+use crate::conflict::{Conflict, ConflictRule};
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::record::{Body, Kind, Record};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum KeyState {
     Live,
     Deleted,
     Expired,
@@ -16,7 +16,7 @@ pub enum Shown {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    pub shown: Shown,
+    pub shown: KeyState,
     pub kind: Kind,
     /// The greatest write: it gives the record its header, and a register its value.
     pub dot: Dot,
@@ -28,19 +28,19 @@ pub struct Explanation {
     /// Values that stand side by side.
     pub n_siblings: usize,
     /// What it was preferred to, newest first, and by which rule.
-    pub preferred_to: Vec<(Dot, Stamp, Rule)>,
+    pub preferred_to: Vec<(Dot, Stamp, ConflictRule)>,
 }
 
 impl Explanation {
     /// `conflicts` may be of other keys too, in any order.
     pub fn of(record: &Record, key: &Key, conflicts: &[Conflict], wall_ms: u64) -> Explanation {
         let shown = match () {
-            _ if record.is_tombstone() => Shown::Deleted,
-            _ if record.is_expired(wall_ms) => Shown::Expired,
-            _ => Shown::Live,
+            _ if record.is_tombstone() => KeyState::Deleted,
+            _ if record.is_expired(wall_ms) => KeyState::Expired,
+            _ => KeyState::Live,
         };
         let ours = conflicts.iter().filter(|conflict| conflict.key == *key);
-        let mut preferred_to: Vec<(Dot, Stamp, Rule)> = ours
+        let mut preferred_to: Vec<(Dot, Stamp, ConflictRule)> = ours
             .map(|conflict| (conflict.loser.header.dot, conflict.loser.header.stamp, conflict.rule))
             .collect();
         preferred_to.sort_by_key(|(dot, stamp, _)| std::cmp::Reverse((*stamp, *dot)));
@@ -65,9 +65,9 @@ impl Explanation {
     pub fn sentences(&self) -> Vec<String> {
         let by = |dot: &Dot| format!("node {:016x} of region {:08x}", dot.actor.node.0, dot.actor.region.0);
         let what = match self.shown {
-            Shown::Live => "shows",
-            Shown::Deleted => "is deleted, by",
-            Shown::Expired => "has expired after",
+            KeyState::Live => "shows",
+            KeyState::Deleted => "is deleted, by",
+            KeyState::Expired => "has expired after",
         };
         let mut said = vec![match self.kind {
             Kind::Register => format!("The key {what} write {} of {}.", self.dot.counter, by(&self.dot)),
@@ -97,15 +97,15 @@ impl Explanation {
 mod tests {
     use super::*;
     use crate::actor::Actor;
-    use crate::op::{self, Attributes, Birth, Op};
+    use crate::op::{self, Attributes, Op, WriteEvent};
     use base::NodeId;
     use bytes::Bytes;
 
     fn put(node: u64, ms: u64) -> Record {
         let actor = Actor { region: RegionId(node as u32), node: NodeId(node), incarnation: 0 };
-        let birth = Birth { dot: Dot { actor, counter: ms }, stamp: Stamp::at_ms(ms), wall_ms: ms };
+        let event = WriteEvent { dot: Dot { actor, counter: ms }, stamp: Stamp::at_ms(ms), wall_ms: ms };
         let op = Op::Put(Bytes::from_static(b"v"));
-        op::apply(None, Kind::Register, &op, &Attributes::default(), birth).unwrap().full
+        op::apply(None, Kind::Register, &op, &Attributes::default(), event).unwrap().full
     }
 
     #[test]
@@ -115,8 +115,8 @@ mod tests {
         let conflict = |key: &Key| Conflict::new(key, &winner, &loser, RegionId(2), 99);
         let conflicts = [conflict(&key), conflict(&other), conflict(&key)];
         let why = Explanation::of(&winner, &key, &conflicts, 30);
-        assert_eq!(why.preferred_to, [(loser.header.dot, loser.header.stamp, Rule::LaterStamp)]);
-        assert_eq!((why.shown, why.included.len()), (Shown::Live, 1));
+        assert_eq!(why.preferred_to, [(loser.header.dot, loser.header.stamp, ConflictRule::LaterStamp)]);
+        assert_eq!((why.shown, why.included.len()), (KeyState::Live, 1));
         assert_eq!(why.sentences().len(), 2);
         assert!(why.sentences()[1].contains("last_write_wins"), "{:?}", why.sentences());
     }

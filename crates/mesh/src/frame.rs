@@ -3,8 +3,8 @@
 //! cannot decode, and trusts nothing in a frame beyond its form.
 
 mod ballot;
+pub mod heartbeat;
 pub mod page;
-pub mod pulse;
 #[cfg(test)]
 mod tests;
 
@@ -12,18 +12,18 @@ use crate::actor::{Actor, RegionId};
 use crate::ballot::{Ballot, Round};
 use crate::hlc::Stamp;
 use crate::key::Key;
-use crate::marks::{Marks, REGIONS_MAX};
 use crate::query::Query;
 use crate::request::{Reply, Write};
 use crate::ring::Partition;
 use crate::topology::Epoch;
 use crate::tree::LEAVES;
+use crate::watermarks::{REGIONS_MAX, Watermarks};
 use base::NodeId;
 use base::codec::{Reader, put_bytes, put_varint};
 use bytes::Bytes;
-pub use page::{Answer, Entry, Page};
+use heartbeat::RegionHeartbeat;
+pub use page::{Page, PageAnswer, PageEntry};
 use page::{decode_answer, decode_page, encode_answer, encode_page};
-use pulse::Pulse;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -40,11 +40,11 @@ pub struct Envelope {
 
 /// Names what the sender waits for; unique over its restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ask(pub u64);
+pub struct OpId(pub u64);
 
-impl From<Ask> for u64 {
-    fn from(ask: Ask) -> u64 {
-        ask.0
+impl From<OpId> for u64 {
+    fn from(id: OpId) -> u64 {
+        id.0
     }
 }
 
@@ -56,152 +56,152 @@ pub struct Shard {
 }
 
 /// Up to which stamp everything that an actor wrote is here.
-pub type Known = Vec<(Actor, Stamp)>;
+pub type StampVector = Vec<(Actor, Stamp)>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// A write for a replica to coordinate. Nodes of 0.1.0 do not say how it began.
     Forward {
-        ask: Ask,
-        begun: Option<Begun>,
+        id: OpId,
+        origin: Option<WriteOrigin>,
         write: Arc<Write>,
     },
     /// A write that was passed on is behind what has this stamp: it is carried out under another stamp, or not at all.
     Behind {
-        ask: Ask,
+        id: OpId,
         stamp: Stamp,
         check: StampCheck,
     },
     Forwarded {
-        ask: Ask,
+        id: OpId,
         reply: Box<Reply>,
         /// Other regions that have what was written.
         reached: Vec<RegionId>,
     },
     /// A record, or a delta of one, to be made durable.
     Store {
-        ask: Ask,
+        id: OpId,
         key: Key,
         record: Bytes,
-        why: Why,
+        reason: StoreReason,
     },
     /// A record to be kept for another node, which is down.
-    Keep {
-        ask: Ask,
+    KeepHint {
+        id: OpId,
         target: NodeId,
         key: Key,
         record: Bytes,
     },
     Stored {
-        ask: Ask,
-        outcome: Outcome,
+        id: OpId,
+        outcome: StoreOutcome,
     },
     Fetch {
-        ask: Ask,
+        id: OpId,
         key: Key,
     },
     /// The same for a write with a request id: what is remembered of that is asked for too.
     FetchFor {
-        ask: Ask,
+        id: OpId,
         key: Key,
         request: u64,
     },
     FetchedFor {
-        ask: Ask,
+        id: OpId,
         record: Option<Bytes>,
         attempts: Option<Bytes>,
     },
     /// With nothing there, up to where what is missing was deleted everywhere.
     Fetched {
-        ask: Ask,
+        id: OpId,
         record: Option<Bytes>,
-        marks: Marks,
+        marks: Watermarks,
     },
     /// Records of a namespace from a name on, of all partitions that the receiver keeps.
     Collect {
-        ask: Ask,
-        space: u32,
+        id: OpId,
+        namespace_id: u32,
         start: Bytes,
         end: Option<Bytes>,
         limit: u16,
     },
     /// What there is up to a name; none means to the end.
     Collected {
-        ask: Ask,
+        id: OpId,
         records: Vec<(Key, Bytes)>,
         upto: Option<Bytes>,
     },
     /// Not served: the sender of the question has an older epoch, or the node is not in step.
     Declined {
-        ask: Ask,
+        id: OpId,
     },
     /// A write was not taken, because the disk has no room for it. Other records are declined in such a case.
-    NoRoom {
-        ask: Ask,
+    NoSpace {
+        id: OpId,
     },
     /// What is your topology?
-    Which,
+    AskTopology,
     Topology(Bytes),
     /// From a node that has started, to all others: they may have a newer topology.
     Hello,
     Welcome,
     Compare {
-        ask: Ask,
+        id: OpId,
         shard: Shard,
         root: u64,
-        known: Known,
+        known: StampVector,
     },
     /// No leaves: the roots are the same.
     Leaves {
-        ask: Ask,
+        id: OpId,
         leaves: Vec<u64>,
-        known: Known,
-        marks: Marks,
+        known: StampVector,
+        marks: Watermarks,
     },
     Page(Box<Page>),
-    Answer(Box<Answer>),
+    Answer(Box<PageAnswer>),
     /// What was known at the beginning holds for both sides now.
-    Settled {
+    Synced {
         shard: Shard,
-        known: Known,
-        marks: Marks,
+        known: StampVector,
+        marks: Watermarks,
     },
     /// An entry of another region's log, to be stored by a quorum here; `Stored` when it is.
     Replicate {
-        ask: Ask,
+        id: OpId,
         entry: Bytes,
     },
     /// A read by a quorum here, for another region, if everything is here that a session has seen.
-    Seek {
-        ask: Ask,
+    RemoteRead {
+        id: OpId,
         key: Key,
         session: Bytes,
     },
-    Sought {
-        ask: Ask,
+    RemoteReadResult {
+        id: OpId,
         record: Option<Bytes>,
     },
     /// A sign of life from another region.
-    Pulse(Box<Pulse>),
+    Heartbeat(Box<RegionHeartbeat>),
     /// Conflicts behind a place.
     List {
-        ask: Ask,
+        id: OpId,
         after: Option<Bytes>,
         limit: u16,
     },
     Listed {
-        ask: Ask,
+        id: OpId,
         conflicts: Vec<Bytes>,
         more: bool,
     },
     /// Records by what they are, of all partitions that the receiver keeps; answered by `Collected`.
     Select {
-        ask: Ask,
+        id: OpId,
         query: Box<Query>,
     },
     /// Promise to accept nothing of a lower round for a key, and say what is there; without a round, say it only.
     Prepare {
-        ask: Ask,
+        id: OpId,
         key: Key,
         round: Option<Round>,
         /// What is remembered of this request is asked for, too.
@@ -209,7 +209,7 @@ pub enum Frame {
     },
     /// With the round that was asked for.
     Promised {
-        ask: Ask,
+        id: OpId,
         round: Option<Round>,
         /// Otherwise a higher one is promised.
         granted: bool,
@@ -217,19 +217,19 @@ pub enum Frame {
         prior: Option<Round>,
         record: Option<Bytes>,
         /// With nothing there, up to where what is missing was deleted everywhere.
-        marks: Marks,
+        marks: Watermarks,
         attempts: Option<Bytes>,
     },
     /// A proposal: a record under its ballot, to be made durable unless a higher round is promised.
     Accept {
-        ask: Ask,
+        id: OpId,
         key: Key,
         record: Bytes,
         /// What is to be remembered of requests that the record leaves out.
         notes: Vec<RequestNote>,
     },
     Accepted {
-        ask: Ask,
+        id: OpId,
         ballot: Ballot,
         /// Not accepted: this round is promised, or was accepted.
         passed: Option<Round>,
@@ -241,7 +241,7 @@ pub type RequestNote = (u64, Bytes);
 
 /// How a write began, at the node that its client asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct WriteOrigin {
     pub stamp: Stamp,
     /// How long its client still waited when this was sent.
     pub remaining_ms: u64,
@@ -267,7 +267,7 @@ impl StampCheck {
 
 /// Why a record is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum StoreReason {
     /// A client waits, and a fence that was passed must be told.
     Write,
     /// To bring a replica up to date.
@@ -275,19 +275,19 @@ pub enum Why {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum StoreOutcome {
     /// Durable, and this is what shows.
-    Held,
+    Applied,
     /// Durable, but something with this stamp, which it has not seen, shows instead.
-    Beaten(Stamp),
+    Superseded(Stamp),
     /// Refused: written under a fence that was passed.
-    Passed,
+    Fenced,
     /// It was deleted so long ago that everybody has forgotten it.
     Purged,
     /// Refused: the key was created as another kind, which goes before this one.
-    Misfit,
+    WrongType,
     /// Refused: the key is decided by ballots, so that a plain write would be lost.
-    Balloted,
+    KeyDecided,
     /// Durable, but the replica has forgotten what it acknowledged before and does not have it back yet. It cannot tell
     /// whether something later was acknowledged, so this does not count as an acknowledgement.
     Refilling,
@@ -295,7 +295,7 @@ pub enum Outcome {
 
 impl Frame {
     /// Frames for a node that is not enrolled and only forwards requests: answers and topologies.
-    pub fn is_for_a_guest(&self) -> bool {
+    pub fn is_for_unenrolled(&self) -> bool {
         matches!(
             self,
             Frame::Forwarded { .. }
@@ -314,19 +314,19 @@ impl Frame {
     }
 
     /// A question that must not be served under an older epoch.
-    pub fn question(&self) -> Option<Ask> {
+    pub fn request_id(&self) -> Option<OpId> {
         match self {
-            Frame::Forward { ask, .. }
-            | Frame::Store { ask, .. }
-            | Frame::Keep { ask, .. }
-            | Frame::Fetch { ask, .. }
-            | Frame::FetchFor { ask, .. }
-            | Frame::Collect { ask, .. }
-            | Frame::Select { ask, .. }
-            | Frame::Prepare { ask, .. }
-            | Frame::Accept { ask, .. }
-            | Frame::Compare { ask, .. } => Some(*ask),
-            Frame::Page(page) => Some(page.ask),
+            Frame::Forward { id, .. }
+            | Frame::Store { id, .. }
+            | Frame::KeepHint { id, .. }
+            | Frame::Fetch { id, .. }
+            | Frame::FetchFor { id, .. }
+            | Frame::Collect { id, .. }
+            | Frame::Select { id, .. }
+            | Frame::Prepare { id, .. }
+            | Frame::Accept { id, .. }
+            | Frame::Compare { id, .. } => Some(*id),
+            Frame::Page(page) => Some(page.id),
             _ => None,
         }
     }
@@ -363,57 +363,57 @@ impl Envelope {
         Envelope::read(bytes).ok()
     }
 
-    pub fn read(bytes: Bytes) -> Result<Envelope, Unread> {
+    pub fn read(bytes: Bytes) -> Result<Envelope, FrameError> {
         let mut reader = Reader::new(bytes);
-        let epoch = Epoch(reader.varint().ok_or(Unread::Malformed)?);
-        let frame = decode_frame(&mut reader).ok_or(Unread::Malformed)??;
-        if reader.is_empty() { Ok(Envelope { epoch, frame }) } else { Err(Unread::Malformed) }
+        let epoch = Epoch(reader.varint().ok_or(FrameError::Malformed)?);
+        let frame = decode_frame(&mut reader).ok_or(FrameError::Malformed)??;
+        if reader.is_empty() { Ok(Envelope { epoch, frame }) } else { Err(FrameError::Malformed) }
     }
 }
 
 /// Why bytes are no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unread {
+pub enum FrameError {
     /// Of a number that this release does not know. A later one may.
     Unknown,
     Malformed,
 }
 
-fn begin(out: &mut Vec<u8>, number: u8, ask: &Ask) {
+fn begin(out: &mut Vec<u8>, number: u8, id: &OpId) {
     out.push(number);
-    put_varint(out, ask.0);
+    put_varint(out, id.0);
 }
 
 fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
     match frame {
-        Frame::Forward { ask, begun: None, write } => {
-            begin(out, 1, ask);
+        Frame::Forward { id, origin: None, write } => {
+            begin(out, 1, id);
             write.encode(out);
         }
-        Frame::Forward { ask, begun: Some(begun), write } => {
-            begin(out, 40, ask);
-            put_varint(out, begun.stamp.0);
-            put_varint(out, begun.remaining_ms);
-            out.push(begun.check as u8);
+        Frame::Forward { id, origin: Some(origin), write } => {
+            begin(out, 40, id);
+            put_varint(out, origin.stamp.0);
+            put_varint(out, origin.remaining_ms);
+            out.push(origin.check as u8);
             write.encode(out);
         }
-        Frame::FetchFor { ask, key, request } => {
-            begin(out, 42, ask);
+        Frame::FetchFor { id, key, request } => {
+            begin(out, 42, id);
             put_bytes(out, key.bytes());
             put_varint(out, *request);
         }
-        Frame::FetchedFor { ask, record, attempts } => {
-            begin(out, 43, ask);
+        Frame::FetchedFor { id, record, attempts } => {
+            begin(out, 43, id);
             put_optional(out, record.as_ref());
             put_optional(out, attempts.as_ref());
         }
-        Frame::Behind { ask, stamp, check } => {
-            begin(out, 41, ask);
+        Frame::Behind { id, stamp, check } => {
+            begin(out, 41, id);
             put_varint(out, stamp.0);
             out.push(*check as u8);
         }
-        Frame::Forwarded { ask, reply, reached } => {
-            begin(out, 2, ask);
+        Frame::Forwarded { id, reply, reached } => {
+            begin(out, 2, id);
             reply.encode(out);
             // Nodes of 0.1.0 do not send it.
             if !reached.is_empty() {
@@ -421,70 +421,70 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
                 reached.iter().for_each(|region| put_varint(out, u64::from(region.0)));
             }
         }
-        Frame::Store { ask, key, record, why } => {
-            begin(out, 3, ask);
-            out.push(*why as u8);
+        Frame::Store { id, key, record, reason } => {
+            begin(out, 3, id);
+            out.push(*reason as u8);
             put_bytes(out, key.bytes());
             put_bytes(out, record);
         }
-        Frame::Keep { ask, target, key, record } => {
-            begin(out, 19, ask);
+        Frame::KeepHint { id, target, key, record } => {
+            begin(out, 19, id);
             put_varint(out, target.0);
             put_bytes(out, key.bytes());
             put_bytes(out, record);
         }
-        Frame::Stored { ask, outcome } => {
-            begin(out, 4, ask);
+        Frame::Stored { id, outcome } => {
+            begin(out, 4, id);
             let (number, stamp) = match outcome {
-                Outcome::Held => (0, Stamp::ZERO),
-                Outcome::Beaten(stamp) => (1, *stamp),
-                Outcome::Passed => (2, Stamp::ZERO),
-                Outcome::Purged => (3, Stamp::ZERO),
-                Outcome::Misfit => (4, Stamp::ZERO),
-                Outcome::Balloted => (5, Stamp::ZERO),
-                Outcome::Refilling => (6, Stamp::ZERO),
+                StoreOutcome::Applied => (0, Stamp::ZERO),
+                StoreOutcome::Superseded(stamp) => (1, *stamp),
+                StoreOutcome::Fenced => (2, Stamp::ZERO),
+                StoreOutcome::Purged => (3, Stamp::ZERO),
+                StoreOutcome::WrongType => (4, Stamp::ZERO),
+                StoreOutcome::KeyDecided => (5, Stamp::ZERO),
+                StoreOutcome::Refilling => (6, Stamp::ZERO),
             };
             out.push(number);
             put_varint(out, stamp.0);
         }
-        Frame::Fetch { ask, key } => {
-            begin(out, 5, ask);
+        Frame::Fetch { id, key } => {
+            begin(out, 5, id);
             put_bytes(out, key.bytes());
         }
-        Frame::Fetched { ask, record, marks } => {
-            begin(out, 6, ask);
+        Frame::Fetched { id, record, marks } => {
+            begin(out, 6, id);
             put_optional(out, record.as_ref());
             marks.encode(out);
         }
-        Frame::Collect { ask, space, start, end, limit } => {
-            begin(out, 7, ask);
-            put_varint(out, u64::from(*space));
+        Frame::Collect { id, namespace_id, start, end, limit } => {
+            begin(out, 7, id);
+            put_varint(out, u64::from(*namespace_id));
             put_bytes(out, start);
             put_optional(out, end.as_ref());
             put_varint(out, u64::from(*limit));
         }
-        Frame::Collected { ask, records, upto } => {
-            begin(out, 8, ask);
+        Frame::Collected { id, records, upto } => {
+            begin(out, 8, id);
             put_records(out, records);
             put_optional(out, upto.as_ref());
         }
-        Frame::Declined { ask } => begin(out, 9, ask),
-        Frame::NoRoom { ask } => begin(out, 27, ask),
-        Frame::Which => out.push(10),
+        Frame::Declined { id } => begin(out, 9, id),
+        Frame::NoSpace { id } => begin(out, 27, id),
+        Frame::AskTopology => out.push(10),
         Frame::Topology(bytes) => {
             out.push(11);
             put_bytes(out, bytes);
         }
         Frame::Hello => out.push(12),
         Frame::Welcome => out.push(13),
-        Frame::Compare { ask, shard, root, known } => {
-            begin(out, 14, ask);
+        Frame::Compare { id, shard, root, known } => {
+            begin(out, 14, id);
             put_shard(out, *shard);
             out.extend(root.to_le_bytes());
             put_known(out, known);
         }
-        Frame::Leaves { ask, leaves, known, marks } => {
-            begin(out, 15, ask);
+        Frame::Leaves { id, leaves, known, marks } => {
+            begin(out, 15, id);
             put_varint(out, leaves.len() as u64);
             leaves.iter().for_each(|leaf| out.extend(leaf.to_le_bytes()));
             put_known(out, known);
@@ -492,40 +492,40 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
         }
         Frame::Page(page) => encode_page(page, out),
         Frame::Answer(answer) => encode_answer(answer, out),
-        Frame::Settled { shard, known, marks } => {
+        Frame::Synced { shard, known, marks } => {
             out.push(18);
             put_shard(out, *shard);
             put_known(out, known);
             marks.encode(out);
         }
-        Frame::Replicate { ask, entry } => {
-            begin(out, 20, ask);
+        Frame::Replicate { id, entry } => {
+            begin(out, 20, id);
             put_bytes(out, entry);
         }
-        Frame::Seek { ask, key, session } => {
-            begin(out, 21, ask);
+        Frame::RemoteRead { id, key, session } => {
+            begin(out, 21, id);
             put_bytes(out, key.bytes());
             put_bytes(out, session);
         }
-        Frame::Sought { ask, record } => {
-            begin(out, 22, ask);
+        Frame::RemoteReadResult { id, record } => {
+            begin(out, 22, id);
             put_optional(out, record.as_ref());
         }
-        Frame::Pulse(pulse) => {
+        Frame::Heartbeat(heartbeat) => {
             out.push(23);
-            pulse.encode(out);
+            heartbeat.encode(out);
         }
-        Frame::Select { ask, query } => {
-            begin(out, 24, ask);
+        Frame::Select { id, query } => {
+            begin(out, 24, id);
             query.encode(out);
         }
-        Frame::List { ask, after, limit } => {
-            begin(out, 25, ask);
+        Frame::List { id, after, limit } => {
+            begin(out, 25, id);
             put_optional(out, after.as_ref());
             put_varint(out, u64::from(*limit));
         }
-        Frame::Listed { ask, conflicts, more } => {
-            begin(out, 26, ask);
+        Frame::Listed { id, conflicts, more } => {
+            begin(out, 26, id);
             put_varint(out, conflicts.len() as u64);
             conflicts.iter().for_each(|conflict| put_bytes(out, conflict));
             out.push(u8::from(*more));
@@ -544,92 +544,92 @@ fn reached(reader: &mut Reader) -> Option<Vec<RegionId>> {
     (0..count).map(|_| Some(RegionId(u32::try_from(reader.varint()?).ok()?))).collect()
 }
 
-fn decode_frame(reader: &mut Reader) -> Option<Result<Frame, Unread>> {
+fn decode_frame(reader: &mut Reader) -> Option<Result<Frame, FrameError>> {
     let number = reader.u8()?;
     if !NUMBERS.iter().any(|known| known.contains(&number)) {
-        return Some(Err(Unread::Unknown));
+        return Some(Err(FrameError::Unknown));
     }
-    let ask = if matches!(number, 10..=13 | 18 | 23) { Ask(0) } else { Ask(reader.varint()?) };
+    let id = if matches!(number, 10..=13 | 18 | 23) { OpId(0) } else { OpId(reader.varint()?) };
     Some(Ok(match number {
-        1 => Frame::Forward { ask, begun: None, write: Arc::new(Write::decode(reader)?) },
-        2 => Frame::Forwarded { ask, reply: Box::new(Reply::decode(reader)?), reached: reached(reader)? },
+        1 => Frame::Forward { id, origin: None, write: Arc::new(Write::decode(reader)?) },
+        2 => Frame::Forwarded { id, reply: Box::new(Reply::decode(reader)?), reached: reached(reader)? },
         3 => {
-            let why = if reader.bool()? { Why::Repair } else { Why::Write };
-            Frame::Store { ask, key: key(reader)?, record: reader.bytes()?, why }
+            let reason = if reader.bool()? { StoreReason::Repair } else { StoreReason::Write };
+            Frame::Store { id, key: key(reader)?, record: reader.bytes()?, reason }
         }
-        4 => Frame::Stored { ask, outcome: outcome(reader)? },
-        5 => Frame::Fetch { ask, key: key(reader)? },
-        6 => Frame::Fetched { ask, record: optional(reader)?, marks: Marks::decode(reader)? },
+        4 => Frame::Stored { id, outcome: outcome(reader)? },
+        5 => Frame::Fetch { id, key: key(reader)? },
+        6 => Frame::Fetched { id, record: optional(reader)?, marks: Watermarks::decode(reader)? },
         7 => Frame::Collect {
-            ask,
-            space: u32::try_from(reader.varint()?).ok()?,
+            id,
+            namespace_id: u32::try_from(reader.varint()?).ok()?,
             start: reader.bytes()?,
             end: optional(reader)?,
             limit: u16::try_from(reader.varint()?).ok()?,
         },
-        8 => Frame::Collected { ask, records: records(reader)?, upto: optional(reader)? },
-        9 => Frame::Declined { ask },
-        10 => Frame::Which,
+        8 => Frame::Collected { id, records: records(reader)?, upto: optional(reader)? },
+        9 => Frame::Declined { id },
+        10 => Frame::AskTopology,
         11 => Frame::Topology(reader.bytes()?),
         12 => Frame::Hello,
         13 => Frame::Welcome,
-        14 => Frame::Compare { ask, shard: shard(reader)?, root: reader.u64()?, known: known(reader)? },
+        14 => Frame::Compare { id, shard: shard(reader)?, root: reader.u64()?, known: known(reader)? },
         15 => {
             let count = Some(reader.count()?).filter(|count| *count == 0 || *count == LEAVES)?;
             let leaves = (0..count).map(|_| reader.u64()).collect::<Option<Vec<_>>>()?;
-            Frame::Leaves { ask, leaves, known: known(reader)?, marks: Marks::decode(reader)? }
+            Frame::Leaves { id, leaves, known: known(reader)?, marks: Watermarks::decode(reader)? }
         }
-        16 => Frame::Page(Box::new(decode_page(ask, reader)?)),
-        17 => Frame::Answer(Box::new(decode_answer(ask, reader)?)),
+        16 => Frame::Page(Box::new(decode_page(id, reader)?)),
+        17 => Frame::Answer(Box::new(decode_answer(id, reader)?)),
         18 => {
             let shard = shard(reader)?;
-            Frame::Settled { shard, known: known(reader)?, marks: Marks::decode(reader)? }
+            Frame::Synced { shard, known: known(reader)?, marks: Watermarks::decode(reader)? }
         }
         19 => {
             let target = NodeId(reader.varint()?);
-            Frame::Keep { ask, target, key: key(reader)?, record: reader.bytes()? }
+            Frame::KeepHint { id, target, key: key(reader)?, record: reader.bytes()? }
         }
-        20 => Frame::Replicate { ask, entry: reader.bytes()? },
-        21 => Frame::Seek { ask, key: key(reader)?, session: reader.bytes()? },
-        22 => Frame::Sought { ask, record: optional(reader)? },
-        23 => Frame::Pulse(Box::new(Pulse::decode(reader)?)),
-        24 => Frame::Select { ask, query: Box::new(Query::decode(reader)?) },
+        20 => Frame::Replicate { id, entry: reader.bytes()? },
+        21 => Frame::RemoteRead { id, key: key(reader)?, session: reader.bytes()? },
+        22 => Frame::RemoteReadResult { id, record: optional(reader)? },
+        23 => Frame::Heartbeat(Box::new(RegionHeartbeat::decode(reader)?)),
+        24 => Frame::Select { id, query: Box::new(Query::decode(reader)?) },
         25 => {
             let after = optional(reader)?;
-            Frame::List { ask, after, limit: u16::try_from(reader.varint()?).ok()? }
+            Frame::List { id, after, limit: u16::try_from(reader.varint()?).ok()? }
         }
         26 => {
             let conflicts = (0..reader.count()?).map(|_| reader.bytes()).collect::<Option<Vec<_>>>()?;
-            Frame::Listed { ask, conflicts, more: reader.bool()? }
+            Frame::Listed { id, conflicts, more: reader.bool()? }
         }
-        27 => Frame::NoRoom { ask },
+        27 => Frame::NoSpace { id },
         40 => {
             let (stamp, remaining_ms) = (Stamp(reader.varint()?), reader.varint()?);
             let check = StampCheck::from_number(reader.u8()?)?;
-            let begun = Some(Begun { stamp, remaining_ms, check });
-            Frame::Forward { ask, begun, write: Arc::new(Write::decode(reader)?) }
+            let origin = Some(WriteOrigin { stamp, remaining_ms, check });
+            Frame::Forward { id, origin, write: Arc::new(Write::decode(reader)?) }
         }
-        42 => Frame::FetchFor { ask, key: key(reader)?, request: reader.varint()? },
-        43 => Frame::FetchedFor { ask, record: optional(reader)?, attempts: optional(reader)? },
+        42 => Frame::FetchFor { id, key: key(reader)?, request: reader.varint()? },
+        43 => Frame::FetchedFor { id, record: optional(reader)?, attempts: optional(reader)? },
         41 => {
             let stamp = Stamp(reader.varint()?);
-            Frame::Behind { ask, stamp, check: StampCheck::from_number(reader.u8()?)? }
+            Frame::Behind { id, stamp, check: StampCheck::from_number(reader.u8()?)? }
         }
-        50..=53 => ballot::decode(number, ask, reader)?,
+        50..=53 => ballot::decode(number, id, reader)?,
         _ => return None,
     }))
 }
 
-fn outcome(reader: &mut Reader) -> Option<Outcome> {
+fn outcome(reader: &mut Reader) -> Option<StoreOutcome> {
     let (number, stamp) = (reader.u8()?, Stamp(reader.varint()?));
     Some(match number {
-        0 => Outcome::Held,
-        1 => Outcome::Beaten(stamp),
-        2 => Outcome::Passed,
-        3 => Outcome::Purged,
-        4 => Outcome::Misfit,
-        5 => Outcome::Balloted,
-        6 => Outcome::Refilling,
+        0 => StoreOutcome::Applied,
+        1 => StoreOutcome::Superseded(stamp),
+        2 => StoreOutcome::Fenced,
+        3 => StoreOutcome::Purged,
+        4 => StoreOutcome::WrongType,
+        5 => StoreOutcome::KeyDecided,
+        6 => StoreOutcome::Refilling,
         _ => return None,
     })
 }
@@ -676,7 +676,7 @@ fn shard(reader: &mut Reader) -> Option<Shard> {
     Some(Shard { partition: Partition(reader.u8()?), copies: reader.u8()? })
 }
 
-fn put_known(out: &mut Vec<u8>, known: &Known) {
+fn put_known(out: &mut Vec<u8>, known: &StampVector) {
     put_varint(out, known.len() as u64);
     for (actor, stamp) in known {
         actor.encode(out);
@@ -684,7 +684,7 @@ fn put_known(out: &mut Vec<u8>, known: &Known) {
     }
 }
 
-fn known(reader: &mut Reader) -> Option<Known> {
+fn known(reader: &mut Reader) -> Option<StampVector> {
     let entry = |reader: &mut Reader| Some((Actor::decode(reader)?, Stamp(reader.varint()?)));
     let count = Some(reader.count()?).filter(|count| *count <= KNOWN_MAX)?;
     (0..count).map(|_| entry(reader)).collect()

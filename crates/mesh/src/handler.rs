@@ -11,7 +11,7 @@ use crate::actor::RegionId;
 use crate::decimal::Decimal;
 use crate::json::Json;
 use crate::siblings::Siblings;
-use crate::versioned::{Value, VersionedMap};
+use crate::versioned::{VersionedMap, VersionedValue};
 use base::codec::{Reader, put_bytes};
 use base::{Code, Rng};
 use bytes::Bytes;
@@ -57,14 +57,14 @@ pub enum Handler {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Handlers {
     /// Beside the built-ins, which are always there.
-    registered: VersionedMap<Source>,
+    registered: VersionedMap<ScriptSource>,
 }
 
 /// The text of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Source(String);
+struct ScriptSource(String);
 
-impl Source {
+impl ScriptSource {
     fn is_lawful(&self) -> bool {
         (1..=SOURCE_BYTES_MAX).contains(&self.0.len())
     }
@@ -74,19 +74,19 @@ impl Source {
     }
 }
 
-impl Value for Source {
+impl VersionedValue for ScriptSource {
     fn encode(&self, out: &mut Vec<u8>) {
         put_bytes(out, self.0.as_bytes());
     }
 
-    fn decode(reader: &mut Reader) -> Option<Source> {
-        Some(Source(String::from_utf8(reader.bytes()?.into()).ok()?)).filter(Source::is_lawful)
+    fn decode(reader: &mut Reader) -> Option<ScriptSource> {
+        Some(ScriptSource(String::from_utf8(reader.bytes()?.into()).ok()?)).filter(ScriptSource::is_lawful)
     }
 }
 
 /// What a handler has made of values side by side.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Folded {
+pub struct FoldedValue {
     pub value: Bytes,
     /// No handler could tell: it is the last write.
     pub fell_back: bool,
@@ -94,13 +94,13 @@ pub struct Folded {
 
 /// Which law does not hold, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Breach {
-    pub law: Law,
+pub struct LawViolation {
+    pub law: MergeLaw,
     pub values: [Bytes; 3],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Law {
+pub enum MergeLaw {
     /// It must give something.
     Total,
     Commutative,
@@ -125,35 +125,35 @@ impl Handler {
     }
 
     /// Tries the handler on generated values.
-    pub fn check(&self, script: &dyn Script, seed: u64) -> Result<(), Breach> {
+    pub fn check(&self, script: &dyn Script, seed: u64) -> Result<(), LawViolation> {
         let mut rng = Rng::new(seed);
         let join = |left: &Bytes, right: &Bytes| self.merge(script, left, right);
         for _ in 0..TRIALS {
             let values = [generate(&mut rng), generate(&mut rng), generate(&mut rng)];
             let [a, b, c] = &values;
-            let breach = |law| Err(Breach { law, values: values.clone() });
+            let breach = |law| Err(LawViolation { law, values: values.clone() });
             let (Some(ab), Some(ba), Some(bc)) = (join(a, b), join(b, a), join(b, c)) else {
-                return breach(Law::Total);
+                return breach(MergeLaw::Total);
             };
             if ab != ba {
-                return breach(Law::Commutative);
+                return breach(MergeLaw::Commutative);
             }
             if join(&ab, c) != join(a, &bc) {
-                return breach(Law::Associative);
+                return breach(MergeLaw::Associative);
             }
             if join(&ab, &ab).as_ref() != Some(&ab) || join(&ab, a).as_ref() != Some(&ab) {
-                return breach(Law::Idempotent);
+                return breach(MergeLaw::Idempotent);
             }
         }
         Ok(())
     }
 }
 
-trait Larger {
+trait NumericMax {
     fn max_by(&self, other: &Self) -> Self;
 }
 
-impl Larger for Bytes {
+impl NumericMax for Bytes {
     /// A total order: numbers by value, then by spelling, before everything else by its bytes.
     fn max_by(&self, other: &Bytes) -> Bytes {
         let number = |value: &Bytes| Decimal::parse(std::str::from_utf8(value).ok()?);
@@ -205,7 +205,7 @@ impl Handlers {
             "min" => Handler::Min,
             "longest" => Handler::Longest,
             "json_merge" => Handler::JsonMerge,
-            _ => return self.registered.get(name).map(Source::handler),
+            _ => return self.registered.get(name).map(ScriptSource::handler),
         })
     }
 
@@ -229,7 +229,7 @@ impl Handlers {
 
     /// The registry with one more script, which was tried already.
     pub fn with_tried(&self, name: &str, source: &str, here: RegionId) -> Result<Handlers, Code> {
-        let source = Source(source.to_owned());
+        let source = ScriptSource(source.to_owned());
         let is_built_in = Handlers::default().get(name).is_some();
         let is_new = self.registered.get(name).is_none();
         let fits = is_name(name) && source.is_lawful() && (!is_new || self.registered.len() < HANDLERS_MAX);
@@ -254,7 +254,7 @@ impl Handlers {
     }
 
     /// What values side by side come to, oldest first; the last write where no handler can tell. None for no values.
-    pub fn fold(&self, name: &str, siblings: &Siblings, script: &dyn Script) -> Option<Folded> {
+    pub fn fold(&self, name: &str, siblings: &Siblings, script: &dyn Script) -> Option<FoldedValue> {
         let mut values: Vec<_> = siblings.values().iter().collect();
         values.sort_by_key(|sibling| (sibling.stamp, sibling.dot));
         let last = values.last()?.value.clone();
@@ -266,8 +266,8 @@ impl Handlers {
             None => (values.len() == 1).then_some(first),
         };
         Some(match merged {
-            Some(value) => Folded { value, fell_back: false },
-            None => Folded { value: last, fell_back: true },
+            Some(value) => FoldedValue { value, fell_back: false },
+            None => FoldedValue { value: last, fell_back: true },
         })
     }
 
@@ -293,10 +293,10 @@ fn is_name(name: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len())
 }
 
-fn decode_unversioned(reader: &mut Reader) -> Option<Vec<(String, Source)>> {
+fn decode_unversioned(reader: &mut Reader) -> Option<Vec<(String, ScriptSource)>> {
     let one = |reader: &mut Reader| {
         let name = String::from_utf8(reader.bytes()?.into()).ok()?;
-        Some((name, Source::decode(reader)?))
+        Some((name, ScriptSource::decode(reader)?))
     };
     (0..reader.count()?).map(|_| one(reader)).collect()
 }

@@ -30,15 +30,15 @@ impl Stamp {
 }
 
 #[derive(Clone, Debug)]
-pub struct Clock {
+pub struct HybridClock {
     last: Stamp,
     drift_max: Duration,
 }
 
-impl Clock {
+impl HybridClock {
     /// Stamps come after `last`: the newest that this node has vouched for in an earlier life.
-    pub fn new(last: Stamp, drift_max: Duration) -> Clock {
-        Clock { last, drift_max }
+    pub fn new(last: Stamp, drift_max: Duration) -> HybridClock {
+        HybridClock { last, drift_max }
     }
 
     /// A stamp larger than all before it.
@@ -73,7 +73,7 @@ impl Clock {
     }
 
     /// Takes notice of what every replica of a partition has passed: no clock that runs ahead can reach it alone.
-    pub fn pass(&mut self, stamp: Stamp) {
+    pub fn advance_to(&mut self, stamp: Stamp) {
         self.last = self.last.max(stamp);
     }
 }
@@ -83,8 +83,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn clock() -> Clock {
-        Clock::new(Stamp::ZERO, Duration::from_millis(500))
+    fn clock() -> HybridClock {
+        HybridClock::new(Stamp::ZERO, Duration::from_millis(500))
     }
 
     #[test]
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_full_count_spills_into_the_next_millisecond() {
-        let mut clock = Clock::new(Stamp(7 << 16 | 0xffff), Duration::ZERO);
+        let mut clock = HybridClock::new(Stamp(7 << 16 | 0xffff), Duration::ZERO);
         assert_eq!(clock.tick(7).ms(), 8);
     }
 

@@ -24,12 +24,12 @@ impl Home {
     }
 
     /// Handed over, or taken after the owner's lease has ended.
-    pub fn pass_to(&self, region: RegionId) -> Result<Home, Code> {
+    pub fn transfer_to(&self, region: RegionId) -> Result<Home, Code> {
         Ok(Home { region, epoch: self.epoch.checked_add(1).ok_or(Code::NumberTooLarge)? })
     }
 
     /// What a write in this region must carry; a region that is not the owner may not write.
-    pub fn admit(&self, here: RegionId) -> Result<Fence, Code> {
+    pub fn fence_for(&self, here: RegionId) -> Result<Fence, Code> {
         if self.region == here {
             Ok(Fence { lock: Bytes::from_static(LOCK), token: self.epoch })
         } else {
@@ -61,34 +61,34 @@ mod tests {
     use crate::actor::{Actor, Dot};
     use crate::hlc::Stamp;
     use crate::merge::merge;
-    use crate::op::{self, Attributes, Birth, Op};
+    use crate::op::{self, Attributes, Op, WriteEvent};
     use crate::record::{Kind, Record};
     use base::NodeId;
 
     fn put(local: Option<&Record>, fence: Fence, region: u32, ms: u64) -> Result<Record, Code> {
         let actor = Actor { region: RegionId(region), node: NodeId(u64::from(region)), incarnation: 0 };
-        let birth = Birth { dot: Dot { actor, counter: ms }, stamp: Stamp::at_ms(ms), wall_ms: ms };
+        let event = WriteEvent { dot: Dot { actor, counter: ms }, stamp: Stamp::at_ms(ms), wall_ms: ms };
         let attributes = Attributes { fence: Some(fence), ..Attributes::default() };
         let op = Op::Put(Bytes::from(region.to_string()));
-        op::apply(local, Kind::Register, &op, &attributes, birth).map(|written| written.full)
+        op::apply(local, Kind::Register, &op, &attributes, event).map(|written| written.full)
     }
 
     #[test]
     fn an_owner_of_an_earlier_epoch_loses_whatever_the_clocks_say() {
         let (old, eu, us) = (Home::first(RegionId(1)), RegionId(1), RegionId(2));
-        let new = old.pass_to(us).unwrap();
-        assert_eq!((new.admit(eu), new.epoch), (Err(Code::NotHome), 2));
-        let late = put(None, old.admit(eu).unwrap(), 1, 9_000).unwrap();
-        let ours = put(None, new.admit(us).unwrap(), 2, 10).unwrap();
+        let new = old.transfer_to(us).unwrap();
+        assert_eq!((new.fence_for(eu), new.epoch), (Err(Code::NotHome), 2));
+        let late = put(None, old.fence_for(eu).unwrap(), 1, 9_000).unwrap();
+        let ours = put(None, new.fence_for(us).unwrap(), 2, 10).unwrap();
         assert_eq!(merge(&late, &ours).record.body, ours.body);
         assert_eq!(merge(&late, &ours).loser, Some(late), "and is not lost in silence");
-        assert_eq!(put(Some(&ours), old.admit(eu).unwrap(), 1, 9_000), Err(Code::FencePassed));
-        assert!(put(Some(&ours), new.admit(us).unwrap(), 2, 11).is_ok());
+        assert_eq!(put(Some(&ours), old.fence_for(eu).unwrap(), 1, 9_000), Err(Code::FencePassed));
+        assert!(put(Some(&ours), new.fence_for(us).unwrap(), 2, 11).is_ok());
     }
 
     #[test]
     fn ownership_survives_a_round_trip() {
-        let home = Home::first(RegionId(7)).pass_to(RegionId(9)).unwrap();
+        let home = Home::first(RegionId(7)).transfer_to(RegionId(9)).unwrap();
         let bytes = home.encode();
         assert_eq!(Home::decode(bytes.clone()), Some(home));
         (0..bytes.len()).for_each(|cut| assert_eq!(Home::decode(bytes.slice(..cut)), None));

@@ -25,7 +25,7 @@ pub fn rows(key: &Key, record: &Record) -> [Option<Bytes>; 3] {
     let home = record.header.rare.as_ref().and_then(|rare| rare.home);
     [
         Some(by_kind(record.kind, key.bytes())),
-        Some(by_time(key.space(), step(record.header.stamp), key.bytes())),
+        Some(by_time(key.namespace_id(), step(record.header.stamp), key.bytes())),
         home.map(|home| by_home(home, key.bytes())),
     ]
 }
@@ -39,27 +39,27 @@ pub fn stays(old: &Record, new: &Record) -> bool {
     facts(old) == facts(new)
 }
 
-fn by_kind(kind: Kind, place: &[u8]) -> Bytes {
-    join(&[BY_KIND, kind as u8], place)
+fn by_kind(kind: Kind, cursor: &[u8]) -> Bytes {
+    join(&[BY_KIND, kind as u8], cursor)
 }
 
-fn by_home(home: RegionId, place: &[u8]) -> Bytes {
+fn by_home(home: RegionId, cursor: &[u8]) -> Bytes {
     let [a, b, c, d] = home.0.to_be_bytes();
-    join(&[BY_HOME, a, b, c, d], place)
+    join(&[BY_HOME, a, b, c, d], cursor)
 }
 
-fn by_time(space: u32, step: u32, place: &[u8]) -> Bytes {
+fn by_time(namespace_id: u32, step: u32, cursor: &[u8]) -> Bytes {
     let mut head = [BY_TIME, 0, 0, 0, 0, 0, 0, 0, 0];
-    head[1..5].copy_from_slice(&space.to_be_bytes());
+    head[1..5].copy_from_slice(&namespace_id.to_be_bytes());
     head[5..].copy_from_slice(&step.to_be_bytes());
-    join(&head, place)
+    join(&head, cursor)
 }
 
-fn time_of(space: u32) -> Bytes {
-    join(&[BY_TIME], &space.to_be_bytes())
+fn time_of(namespace_id: u32) -> Bytes {
+    join(&[BY_TIME], &namespace_id.to_be_bytes())
 }
 
-fn place_in_time(key: &Key, record: &Record) -> Bytes {
+fn time_cursor(key: &Key, record: &Record) -> Bytes {
     join(&step(record.header.stamp).to_be_bytes(), key.bytes())
 }
 
@@ -71,7 +71,7 @@ fn join(head: &[u8], tail: &[u8]) -> Bytes {
 }
 
 /// How a query walks: the index, the part of it that may answer, and how rows are places in the order of answers.
-pub struct Walk {
+pub struct IndexScan {
     head: Bytes,
     pub from: Bytes,
     pub to: Bytes,
@@ -79,16 +79,16 @@ pub struct Walk {
     before_key: usize,
 }
 
-impl Walk {
-    pub fn of(query: &Query) -> Walk {
-        let space = query.space.to_be_bytes();
-        let next_space = query.space.checked_add(1).map(u32::to_be_bytes);
+impl IndexScan {
+    pub fn of(query: &Query) -> IndexScan {
+        let namespace_id = query.namespace_id.to_be_bytes();
+        let next_space = query.namespace_id.checked_add(1).map(u32::to_be_bytes);
         let (head, before_key, first) = match (query.since, query.home, query.kind) {
-            (None, Some(home), _) => (by_home(home, b""), 0, space.to_vec()),
-            (None, None, Some(kind)) => (by_kind(kind, b""), 0, space.to_vec()),
+            (None, Some(home), _) => (by_home(home, b""), 0, namespace_id.to_vec()),
+            (None, None, Some(kind)) => (by_kind(kind, b""), 0, namespace_id.to_vec()),
             (since, ..) => {
                 let first = step(since.unwrap_or_default()).to_be_bytes();
-                (time_of(query.space), first.len(), first.to_vec())
+                (time_of(query.namespace_id), first.len(), first.to_vec())
             }
         };
         let from = match &query.after {
@@ -99,19 +99,19 @@ impl Walk {
             Some(next) => join(&head, &next),
             None => successor(&head),
         };
-        Walk { head, from, to, before_key }
+        IndexScan { head, from, to, before_key }
     }
 
     /// The place of a row in the order of answers, and the key that it leads to.
     pub fn read(&self, row: &[u8]) -> Option<(Bytes, Key)> {
-        let place = row.strip_prefix(self.head.as_ref())?;
-        let key = Key::from_bytes(Bytes::copy_from_slice(place.get(self.before_key..)?))?;
-        Some((Bytes::copy_from_slice(place), key))
+        let cursor = row.strip_prefix(self.head.as_ref())?;
+        let key = Key::from_bytes(Bytes::copy_from_slice(cursor.get(self.before_key..)?))?;
+        Some((Bytes::copy_from_slice(cursor), key))
     }
 
     /// Where a record stands in the order of answers.
-    pub fn place(&self, key: &Key, record: &Record) -> Bytes {
-        if self.before_key == 0 { key.bytes().clone() } else { place_in_time(key, record) }
+    pub fn cursor_of(&self, key: &Key, record: &Record) -> Bytes {
+        if self.before_key == 0 { key.bytes().clone() } else { time_cursor(key, record) }
     }
 }
 
@@ -128,9 +128,9 @@ fn successor(head: &[u8]) -> Bytes {
 }
 
 /// Whether a record is what a query asks for.
-pub fn suits(query: &Query, key: &Key, record: &Record) -> bool {
+pub fn matches(query: &Query, key: &Key, record: &Record) -> bool {
     let home = record.header.rare.as_ref().and_then(|rare| rare.home);
-    key.space() == query.space
+    key.namespace_id() == query.namespace_id
         && query.kind.is_none_or(|kind| kind == record.kind)
         && query.home.is_none_or(|wanted| home == Some(wanted))
         && query.since.is_none_or(|since| record.header.stamp >= since)

@@ -6,7 +6,7 @@ use base::checksum::hash64;
 use base::limits::MESH_NAME_BYTES_MAX;
 use bytes::Bytes;
 
-const SPACE_BYTES: usize = 4;
+const NAMESPACE_ID_BYTES: usize = 4;
 /// No namespace has this number: what is remembered of the requests to a key lies there, under the key and the request.
 pub const REQUESTS: u32 = u32::MAX;
 const REQUEST_BYTES: usize = 8;
@@ -19,9 +19,9 @@ pub struct Key {
 }
 
 impl Key {
-    pub fn new(space: u32, name: &[u8]) -> Key {
-        let mut bytes = Vec::with_capacity(SPACE_BYTES + name.len());
-        bytes.extend_from_slice(&space.to_be_bytes());
+    pub fn new(namespace_id: u32, name: &[u8]) -> Key {
+        let mut bytes = Vec::with_capacity(NAMESPACE_ID_BYTES + name.len());
+        bytes.extend_from_slice(&namespace_id.to_be_bytes());
         bytes.extend_from_slice(name);
         Key::of(bytes.into())
     }
@@ -29,8 +29,9 @@ impl Key {
     /// From a peer or a row; `None` if it cannot be a key.
     pub fn from_bytes(bytes: Bytes) -> Option<Key> {
         let is_request = bytes.starts_with(&REQUESTS.to_be_bytes());
-        let more = if is_request { SPACE_BYTES + REQUEST_BYTES } else { 0 };
-        let lawful = (SPACE_BYTES + more..=SPACE_BYTES + more + MESH_NAME_BYTES_MAX).contains(&bytes.len());
+        let more = if is_request { NAMESPACE_ID_BYTES + REQUEST_BYTES } else { 0 };
+        let lawful = (NAMESPACE_ID_BYTES + more..=NAMESPACE_ID_BYTES + more + MESH_NAME_BYTES_MAX)
+            .contains(&bytes.len());
         lawful.then(|| Key::of(bytes))
     }
 
@@ -52,14 +53,17 @@ impl Key {
     /// The key and the request, if this is where one is remembered.
     pub fn request(&self) -> Option<(Key, u64)> {
         let parent = parent_bytes(&self.bytes)?.len();
-        let request = self.bytes[SPACE_BYTES + parent..].try_into().ok()?;
-        Some((Key::of(self.bytes.slice(SPACE_BYTES..SPACE_BYTES + parent)), u64::from_be_bytes(request)))
+        let request = self.bytes[NAMESPACE_ID_BYTES + parent..].try_into().ok()?;
+        Some((
+            Key::of(self.bytes.slice(NAMESPACE_ID_BYTES..NAMESPACE_ID_BYTES + parent)),
+            u64::from_be_bytes(request),
+        ))
     }
 
     /// The namespace whose replicas keep it.
     pub fn kept_by(&self) -> u32 {
         let parent = parent_bytes(&self.bytes).unwrap_or(&self.bytes);
-        u32::from_be_bytes(parent[..SPACE_BYTES].try_into().expect("a key has its namespace"))
+        u32::from_be_bytes(parent[..NAMESPACE_ID_BYTES].try_into().expect("a key has its namespace"))
     }
 
     pub fn bytes(&self) -> &Bytes {
@@ -70,20 +74,20 @@ impl Key {
         self.hash
     }
 
-    pub fn space(&self) -> u32 {
-        u32::from_be_bytes(self.bytes[..SPACE_BYTES].try_into().expect("a key has its namespace"))
+    pub fn namespace_id(&self) -> u32 {
+        u32::from_be_bytes(self.bytes[..NAMESPACE_ID_BYTES].try_into().expect("a key has its namespace"))
     }
 
     pub fn name(&self) -> Bytes {
-        self.bytes.slice(SPACE_BYTES..)
+        self.bytes.slice(NAMESPACE_ID_BYTES..)
     }
 
     pub fn name_slice(&self) -> &[u8] {
-        &self.bytes[SPACE_BYTES..]
+        &self.bytes[NAMESPACE_ID_BYTES..]
     }
 
     pub fn name_bytes(&self) -> usize {
-        self.bytes.len() - SPACE_BYTES
+        self.bytes.len() - NAMESPACE_ID_BYTES
     }
 
     pub fn partition(&self) -> Partition {
@@ -95,7 +99,7 @@ impl Key {
 fn parent_bytes(bytes: &[u8]) -> Option<&[u8]> {
     let rest = bytes.strip_prefix(&REQUESTS.to_be_bytes())?;
     let parent = &rest[..rest.len().checked_sub(REQUEST_BYTES)?];
-    (parent.len() >= SPACE_BYTES).then_some(parent)
+    (parent.len() >= NAMESPACE_ID_BYTES).then_some(parent)
 }
 
 #[cfg(test)]
@@ -108,7 +112,7 @@ mod tests {
             let key = Key::new(7, format!("k{n}").as_bytes());
             let remembered = key.of_request(n);
             assert_eq!(remembered.partition(), key.partition());
-            assert_eq!((remembered.space(), remembered.kept_by(), key.kept_by()), (REQUESTS, 7, 7));
+            assert_eq!((remembered.namespace_id(), remembered.kept_by(), key.kept_by()), (REQUESTS, 7, 7));
             assert_eq!(remembered.request(), Some((key.clone(), n)));
             assert_eq!(Key::from_bytes(remembered.bytes().clone()), Some(remembered));
             assert_eq!(key.request(), None);

@@ -15,18 +15,18 @@ const VERSION: u8 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Operation {
+pub enum LogOperation {
     Insert = 0,
     Update = 1,
     Delete = 2,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct LogEntry {
     pub seq: u64,
     /// The entry before it, zero for none.
     pub prev: u64,
-    pub operation: Operation,
+    pub operation: LogOperation,
     pub key: Key,
     /// What the record had seen before.
     pub old: Context,
@@ -36,7 +36,7 @@ pub struct Entry {
     pub record: Bytes,
 }
 
-impl Entry {
+impl LogEntry {
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(96 + self.key.bytes().len() + self.record.len());
         out.push(VERSION);
@@ -54,7 +54,7 @@ impl Entry {
     }
 
     /// None for what was damaged on the way, too.
-    pub fn decode(bytes: Bytes) -> Option<Entry> {
+    pub fn decode(bytes: Bytes) -> Option<LogEntry> {
         let body = bytes.len().checked_sub(4)?;
         if Reader::new(bytes.slice(body..)).u32()? != crc32(&[&bytes[..body]]) {
             return None;
@@ -65,30 +65,30 @@ impl Entry {
         }
         let (seq, prev) = (reader.varint()?, reader.varint()?);
         let operation = match reader.u8()? {
-            0 => Operation::Insert,
-            1 => Operation::Update,
-            2 => Operation::Delete,
+            0 => LogOperation::Insert,
+            1 => LogOperation::Update,
+            2 => LogOperation::Delete,
             _ => return None,
         };
         let key = Key::from_bytes(reader.bytes()?)?;
         let (old, stamp) = (Context::decode(&mut reader)?, Stamp(reader.u64()?));
         let (at_ms, record) = (reader.varint()?, reader.bytes()?);
-        reader.is_empty().then_some(Entry { seq, prev, operation, key, old, stamp, at_ms, record })
+        reader.is_empty().then_some(LogEntry { seq, prev, operation, key, old, stamp, at_ms, record })
     }
 }
 
 /// What an operation on a record was, seen from outside.
-pub fn operation(before: Option<&Record>, after: &Record, wall_ms: u64) -> Operation {
+pub fn operation(before: Option<&Record>, after: &Record, wall_ms: u64) -> LogOperation {
     match before {
-        _ if after.is_tombstone() => Operation::Delete,
-        Some(before) if before.is_live(wall_ms) => Operation::Update,
-        _ => Operation::Insert,
+        _ if after.is_tombstone() => LogOperation::Delete,
+        Some(before) if before.is_live(wall_ms) => LogOperation::Update,
+        _ => LogOperation::Insert,
     }
 }
 
 /// Where the log begins and ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Head {
+pub struct LogHead {
     pub last: u64,
     /// Entries up to here are gone.
     pub trimmed: u64,
@@ -98,21 +98,21 @@ pub struct Head {
     pub bytes: u64,
 }
 
-impl Head {
+impl LogHead {
     pub fn encode(&self) -> Bytes {
         let mut out = vec![VERSION];
-        let Head { last, trimmed, trimmed_stamp, bytes } = self;
+        let LogHead { last, trimmed, trimmed_stamp, bytes } = self;
         [*last, *trimmed, trimmed_stamp.0, *bytes].into_iter().for_each(|n| put_varint(&mut out, n));
         out.into()
     }
 
-    pub fn decode(bytes: Bytes) -> Option<Head> {
+    pub fn decode(bytes: Bytes) -> Option<LogHead> {
         let mut reader = Reader::new(bytes);
         if reader.u8()? != VERSION {
             return None;
         }
         let (last, trimmed) = (reader.varint()?, reader.varint()?);
-        Some(Head { last, trimmed, trimmed_stamp: Stamp(reader.varint()?), bytes: reader.varint()? })
+        Some(LogHead { last, trimmed, trimmed_stamp: Stamp(reader.varint()?), bytes: reader.varint()? })
     }
 }
 
@@ -122,10 +122,10 @@ mod tests {
 
     #[test]
     fn entries_survive_a_round_trip_and_damage_is_noticed() {
-        let entry = Entry {
+        let entry = LogEntry {
             seq: 70_000,
             prev: 9,
-            operation: Operation::Delete,
+            operation: LogOperation::Delete,
             key: Key::new(3, b"name"),
             old: Context::default(),
             stamp: Stamp(77),
@@ -133,14 +133,14 @@ mod tests {
             record: Bytes::from_static(b"bytes"),
         };
         let bytes = entry.encode();
-        assert_eq!(Entry::decode(bytes.clone()), Some(entry));
+        assert_eq!(LogEntry::decode(bytes.clone()), Some(entry));
         for at in 0..bytes.len() {
             let mut damaged = bytes.to_vec();
             damaged[at] ^= 0x10;
-            assert_eq!(Entry::decode(damaged.into()), None, "at {at}");
-            assert_eq!(Entry::decode(bytes.slice(..at)), None);
+            assert_eq!(LogEntry::decode(damaged.into()), None, "at {at}");
+            assert_eq!(LogEntry::decode(bytes.slice(..at)), None);
         }
-        let head = Head { last: 9, trimmed: 4, trimmed_stamp: Stamp(3), bytes: 800 };
-        assert_eq!(Head::decode(head.encode()), Some(head));
+        let head = LogHead { last: 9, trimmed: 4, trimmed_stamp: Stamp(3), bytes: 800 };
+        assert_eq!(LogHead::decode(head.encode()), Some(head));
     }
 }

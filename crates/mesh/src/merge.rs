@@ -7,8 +7,8 @@
 #[cfg(test)]
 mod tests;
 
-use crate::record::{Body, RECENT_MAX, Recent, Record};
-use crate::set::Set;
+use crate::record::{Body, RECENT_MAX, RecentRequest, Record};
+use crate::set::OrSet;
 use crate::siblings::Siblings;
 use base::mutant::{Mutant, planted};
 use std::cmp::Ordering;
@@ -59,12 +59,12 @@ fn passed_over(greater: &Record, lesser: &Record) -> Option<Record> {
 fn join_bodies(greater: &Record, lesser: &Record) -> Body {
     let (left_seen, right_seen) = (&greater.context, &lesser.context);
     match (&greater.body, &lesser.body) {
-        (Body::Tally(left), Body::Tally(right)) => {
+        (Body::Counter(left), Body::Counter(right)) => {
             let mut joined = left.clone();
             joined.join(right);
-            Body::Tally(joined)
+            Body::Counter(joined)
         }
-        (Body::Set(left), Body::Set(right)) => Body::Set(Set::join((left, left_seen), (right, right_seen))),
+        (Body::Set(left), Body::Set(right)) => Body::Set(OrSet::join((left, left_seen), (right, right_seen))),
         (Body::Siblings(left), Body::Siblings(right)) => {
             Body::Siblings(Siblings::join((left, left_seen), (right, right_seen)))
         }
@@ -73,7 +73,7 @@ fn join_bodies(greater: &Record, lesser: &Record) -> Body {
 }
 
 /// The newest of both.
-pub(crate) fn join_recent(left: &[Recent], right: &[Recent]) -> Vec<Recent> {
+pub(crate) fn join_recent(left: &[RecentRequest], right: &[RecentRequest]) -> Vec<RecentRequest> {
     match (left, right) {
         ([], only) | (only, []) => return only.to_vec(),
         _ if left == right => return left.to_vec(),

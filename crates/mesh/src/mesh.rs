@@ -3,9 +3,7 @@
 //! that vouches for durable rows leaves before the rows are durable. The machine holds such effects by the batch that they
 //! wait for; the caller need not.
 
-mod abroad;
-mod adopt;
-mod alarms;
+mod apply_remote;
 mod ballot;
 mod bundle;
 mod claims;
@@ -13,16 +11,18 @@ mod custom;
 mod exchange;
 mod far_stamps;
 mod forward;
+mod full_disk;
 mod global;
 mod hints;
 mod identity;
+mod io;
 mod listing;
 mod membership;
 mod purge;
 mod queries;
 mod reads;
+mod remote_regions;
 mod replica;
-mod room;
 mod scans;
 mod sessions;
 mod shards;
@@ -30,45 +30,45 @@ pub mod status;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod timers;
 mod witness;
-mod words;
 mod writes;
 
-pub use abroad::RegionState;
-pub use words::{Destination, Input, Note, Now, Output, Params, Persist};
+pub use io::{Destination, Input, MeshEvent, Now, Output, Params, Persist};
+pub use remote_regions::RegionState;
 
 use crate::actor::RegionId;
 use crate::ballot::Ballot;
-use crate::dots::Dots;
-use crate::frame::{Ask, Envelope, Frame, Known, Outcome, Shard};
+use crate::disk_space::PendingWrites;
+use crate::dots::DotAllocator;
+use crate::frame::{Envelope, Frame, OpId, Shard, StampVector, StoreOutcome};
 use crate::handler::Handlers;
-use crate::hlc::{Clock, Stamp};
+use crate::hlc::{HybridClock, Stamp};
 use crate::key::Key;
-use crate::marks::Marks;
-use crate::moves::Report;
+use crate::moves::MoveReport;
 use crate::overlay::{Overlay, Seq};
-use crate::peers::Peers;
+use crate::peers::PeerHealth;
 use crate::record::Record;
 use crate::request::{Reply, Request};
-use crate::room::UnderWay;
 use crate::rows::{self, Batch, Row, Rows};
 use crate::topology::Topology;
-use abroad::Abroad;
-use alarms::Alarms;
+use crate::watermarks::Watermarks;
 use ballot::Ballots;
 use base::limits::{MESH_FLUSH_LOG_BYTES, MESH_OPERATIONS_MAX, MESH_OVERLAY_BYTES_MAX};
-use base::{Code, Docket, Instant, NodeId, Token};
+use base::{Code, IdMap, Instant, NodeId, ReplyToken};
 use bytes::Bytes;
 use exchange::Exchanges;
 use far_stamps::FarStamps;
+use full_disk::SpaceState;
 use hints::Hints;
 use identity::Identity;
-use membership::{Routes, Wakening};
-use room::Rooming;
+use membership::{Readiness, Routes};
+use remote_regions::RemoteRegions;
 use scans::Batches;
 use shards::Shards;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use witness::Witnesses;
+use timers::Timers;
+use witness::TopologyWitnesses;
 
 /// Rows in memory that are worth a flush before its time.
 const FLUSH_BYTES: usize = 64 * 1024 * 1024;
@@ -83,17 +83,17 @@ struct Turn<'a> {
 /// The requester that waits for the end of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Client {
-    Here(Token),
+    Local(ReplyToken),
     /// A node that forwarded the write.
-    Peer(NodeId, Ask),
+    Peer(NodeId, OpId),
     /// One write of a batch: the batch, and the index in it.
-    Part(u64, usize),
+    BatchPart(u64, usize),
     /// A session read: it must not return less than its session has seen.
-    Guard(Ask),
+    SessionRead(OpId),
     /// A read over several regions: this region's part.
-    Region(Ask),
+    GlobalRead(OpId),
     /// A node of another region.
-    Abroad(NodeId, Ask),
+    RemoteNode(NodeId, OpId),
 }
 
 /// An effect that is held until a batch is durable.
@@ -101,48 +101,48 @@ enum Client {
 enum Then {
     Send(NodeId, Frame),
     /// This node has stored the operation's record.
-    Stored(Ask, Outcome),
+    Stored(OpId, StoreOutcome),
     /// The operation's record may be sent to the other replicas.
-    Spread(Ask),
+    SendToReplicas(OpId),
     /// A read may use this node's own record.
-    Show(Ask),
+    FetchLocal(OpId),
     /// The merged record of a read may be sent to replicas that lack it.
-    Repair(Ask),
-    RepairRegions(Ask),
+    Repair(OpId),
+    RepairRegions(OpId),
     /// All records of an exchange are durable.
-    Exchanged(Ask),
+    Exchanged(OpId),
     /// What a peer vouched for is durable here too.
-    Settled(Shard, Known, Marks),
-    SettledAbroad(RegionId, Shard, Marks),
+    Synced(Shard, StampVector, Watermarks),
+    SyncedWithRegion(RegionId, Shard, Watermarks),
     /// An entry of the replication log may be sent.
     Logged(u64),
     Identity {
         dots: u64,
         floor: Stamp,
     },
-    Report(Report),
+    MoveReport(MoveReport),
     /// This node's answer to its own ballot.
-    Heard(Frame),
+    BallotAnswer(Frame),
     /// The base of a proposal, once the conflicts found in merging it are durable.
-    Propose(Ask, Option<Box<Record>>, Ballot),
+    Propose(OpId, Option<Box<Record>>, Ballot),
 }
 
 #[derive(Debug)]
 enum Operation {
-    Write(Box<writes::Writing>),
-    Forward(Box<forward::Forwarding>),
-    Read(Box<reads::Reading>),
-    Scan(Box<scans::Scanning>),
-    List(Box<listing::Listing>),
-    Exchange(Box<exchange::Exchanging>),
+    Write(Box<writes::WriteOp>),
+    Forward(Box<forward::ForwardOp>),
+    Read(Box<reads::ReadOp>),
+    Scan(Box<scans::ScanOp>),
+    List(Box<listing::ListOp>),
+    Exchange(Box<exchange::ExchangeOp>),
     /// A record that an exchange sends to its peer.
-    Give(Ask),
-    Hint(hints::Hinting),
-    Replicate(streams::Replicating),
-    Adopt(Box<adopt::Adopting>),
-    Guard(Box<sessions::Guarding>),
-    Global(Box<global::Globally>),
-    Propose(Box<ballot::Proposing>),
+    GiveRecord(OpId),
+    Hint(hints::HintOp),
+    SendToRegion(streams::RegionSendOp),
+    ApplyRemote(Box<apply_remote::ApplyRemoteOp>),
+    SessionRead(Box<sessions::SessionReadOp>),
+    GlobalRead(Box<global::GlobalReadOp>),
+    Propose(Box<ballot::ProposeOp>),
 }
 
 #[derive(Debug)]
@@ -155,8 +155,8 @@ struct Pending {
 pub struct Mesh {
     params: Params,
     me: NodeId,
-    clock: Clock,
-    dots: Dots,
+    clock: HybridClock,
+    dots: DotAllocator,
     /// Durable: no stamp at or below it will be given, and everything given up to it is durable here.
     floor: Stamp,
     /// The same before it is durable.
@@ -164,32 +164,32 @@ pub struct Mesh {
     topology: Topology,
     routes: Routes,
     /// The topology that was agreed on when the node started.
-    handed: Option<Topology>,
+    agreed_topology: Option<Topology>,
     overlay: Overlay,
     /// The last batch handed out, and rows for the next.
     seq: Seq,
-    gathering: Batch,
+    next_batch: Batch,
     durable: Seq,
     /// By batch.
     held: VecDeque<(Seq, Then)>,
-    asks: u64,
-    operations: Docket<Ask, Pending>,
-    alarms: Alarms,
+    last_id: u64,
+    operations: IdMap<OpId, Pending>,
+    timers: Timers,
     batches: Batches,
     /// Writes that other nodes forwarded to this node recently.
     forwarded: BTreeMap<NodeId, forward::ForwardedNames>,
     /// Requests of which this node knows several attempts and has not all of them yet, by key.
     repeated: BTreeMap<Key, BTreeSet<u64>>,
-    peers: Peers,
+    peers: PeerHealth,
     hints: Hints,
     shards: Shards,
     ballots: Ballots,
     exchanges: Exchanges,
-    wakening: Wakening,
-    witnesses: Witnesses,
+    readiness: Readiness,
+    witnesses: TopologyWitnesses,
     far_stamps: FarStamps,
     purge_bound: Stamp,
-    abroad: Abroad,
+    remote: RemoteRegions,
     handlers: Handlers,
     /// When a flush was last due.
     flushed_at: Option<Instant>,
@@ -197,7 +197,7 @@ pub struct Mesh {
     flush_due: bool,
     /// Bytes of rows that went to the log and to no flush yet.
     unflushed_bytes: u64,
-    rooming: Rooming,
+    space_state: SpaceState,
 }
 
 impl Mesh {
@@ -210,47 +210,47 @@ impl Mesh {
         let (dots, floor) = identity.map_or((0, Stamp::ZERO), |identity| (identity.dots, identity.floor));
         // The node starts with the topology that it followed last; a newer one comes by the usual ways.
         let kept = overlay.get(rows, rows::TOPOLOGY).0.and_then(Topology::decode);
-        let handed = Some(topology.clone());
+        let agreed_topology = Some(topology.clone());
         let topology = kept.unwrap_or(topology);
         let me = params.actor.node;
         let shards = Shards::load(&topology, &overlay, rows);
         let ballots = Ballots::load(&topology, &overlay, rows);
-        let abroad = Abroad::load(params.actor, &overlay, rows);
+        let remote = RemoteRegions::load(params.actor, &overlay, rows);
         Mesh {
             me,
-            clock: Clock::new(floor, params.drift_max),
-            dots: Dots::resume(dots),
+            clock: HybridClock::new(floor, params.drift_max),
+            dots: DotAllocator::resume(dots),
             floor,
             promised: floor,
             routes: Routes::of(&topology),
             hints: Hints::of(&topology, me),
-            wakening: Wakening::new(params.guest, params.wiped),
-            witnesses: Witnesses::default(),
+            readiness: Readiness::new(params.unenrolled, params.wiped),
+            witnesses: TopologyWitnesses::default(),
             far_stamps: FarStamps::default(),
-            handed,
+            agreed_topology,
             topology,
             overlay,
             seq: Seq(0),
-            gathering: Batch::default(),
+            next_batch: Batch::default(),
             durable: Seq(0),
             held: VecDeque::new(),
-            asks: params.boot << 40,
-            operations: Docket::default(),
-            alarms: Alarms::default(),
+            last_id: params.boot << 40,
+            operations: IdMap::default(),
+            timers: Timers::default(),
             batches: Batches::default(),
             forwarded: BTreeMap::new(),
             repeated: BTreeMap::new(),
-            peers: Peers::default(),
+            peers: PeerHealth::default(),
             shards,
             ballots,
             exchanges: Exchanges::default(),
             purge_bound: Stamp::MAX,
-            abroad,
+            remote,
             handlers: Handlers::default(),
             flushed_at: None,
             flush_due: false,
             unflushed_bytes: 0,
-            rooming: Rooming::default(),
+            space_state: SpaceState::default(),
             params,
         }
     }
@@ -268,20 +268,20 @@ impl Mesh {
             Input::Persisted(seq) => self.step_persisted(t, seq),
             Input::Flushed(number) => {
                 t.out.spent = self.overlay.flushed(number);
-                self.rooming.flushing = UnderWay::default();
+                self.space_state.flushing = PendingWrites::default();
             }
-            Input::Room(room) => self.step_room(t, room),
+            Input::DiskSpace(disk_space) => self.step_disk_space(t, disk_space),
             Input::Topology(topology) => self.step_topology(t, topology),
             Input::Enrolled { wiped } => self.step_enrolled(wiped),
             Input::Lost(peer) => {
-                self.peers.silent(peer, now.at);
-                self.lose_entries(t, peer);
+                self.peers.mark_unanswered(peer, now.at);
+                self.resend_entries_of(t, peer);
             }
             Input::PurgeBound(stamp) => self.purge_bound = stamp,
             Input::Regions(regions) => self.step_regions(t, regions),
             Input::Handlers(handlers) => self.step_handlers(handlers),
-            Input::Abroad { .. } if self.wakening.is_guest() => {}
-            Input::Abroad { region, from, envelope } => self.step_abroad(t, region, from, envelope),
+            Input::RemoteFrame { .. } if self.readiness.is_unenrolled() => {}
+            Input::RemoteFrame { region, from, envelope } => self.step_remote(t, region, from, envelope),
         }
     }
 
@@ -289,9 +289,9 @@ impl Mesh {
     /// bound is the last of them: what comes later is not in it, and must stay in the log.
     pub fn collect(&mut self, out: &mut Output) {
         self.write_log_head();
-        if !self.gathering.is_empty() {
+        if !self.next_batch.is_empty() {
             self.seq = self.next_seq();
-            out.persist = Some(Persist { seq: self.seq, batch: self.gathering.take() });
+            out.persist = Some(Persist { seq: self.seq, batch: self.next_batch.take() });
         }
         let worth_while = self.overlay.bytes() > 0 || self.is_settling();
         if std::mem::take(&mut self.flush_due) && worth_while && !self.overlay.is_flushing() {
@@ -301,24 +301,24 @@ impl Mesh {
     }
 
     fn step_tick(&mut self, t: &mut Turn<'_>) {
-        if self.wakening.is_guest() {
-            return self.ring_alarms(t);
+        if self.readiness.is_unenrolled() {
+            return self.fire_timers(t);
         }
-        if let Some(handed) = self.handed.take() {
+        if let Some(agreed_topology) = self.agreed_topology.take() {
             self.put_row(Bytes::from_static(rows::TOPOLOGY), Some(self.topology.encode()));
-            self.step_topology(t, handed);
+            self.step_topology(t, agreed_topology);
             let lost = self.all_shards().filter(|shard| !self.keeps(*shard)).collect();
             self.plan_exchanges(false, lost);
         }
-        self.reserve(t);
-        self.ring_alarms(t);
-        self.step_waking(t);
+        self.reserve_dots(t);
+        self.fire_timers(t);
+        self.step_startup(t);
         self.step_hints(t);
         self.step_shards(t);
         self.step_exchanges(t);
         self.step_purge(t);
         self.step_streams(t);
-        self.step_pulses(t);
+        self.step_heartbeats(t);
         let full = self.overlay.bytes() > FLUSH_BYTES || self.unflushed_bytes > MESH_FLUSH_LOG_BYTES;
         let is_time = self.flushed_at.is_none_or(|at| t.now.at >= at.after(self.flush_every()));
         if is_time || full || self.is_crowded() {
@@ -327,14 +327,14 @@ impl Mesh {
         }
     }
 
-    fn step_request(&mut self, t: &mut Turn<'_>, token: Token, deadline: Instant, request: Request) {
+    fn step_request(&mut self, t: &mut Turn<'_>, token: ReplyToken, deadline: Instant, request: Request) {
         let busy = self.operations.len() >= MESH_OPERATIONS_MAX;
         if busy || self.overlay.bytes() > MESH_OVERLAY_BYTES_MAX {
             return t.out.replies.push((token, Reply::Refused(Code::TooManyRequests)));
         }
         match request {
-            Request::Write(write) => self.start_write(t, Client::Here(token), write, deadline),
-            Request::Read { key, r } => self.start_read(t, Client::Here(token), key, r, deadline),
+            Request::Write(write) => self.start_write(t, Client::Local(token), write, deadline),
+            Request::Read { key, r } => self.start_read(t, Client::Local(token), key, r, deadline),
             Request::Query(query) => self.start_query(t, token, *query, deadline),
             Request::Get(get) => self.start_get(t, token, *get, deadline),
             Request::Batch(writes) => self.start_batch(t, token, writes, deadline),
@@ -344,84 +344,89 @@ impl Mesh {
     }
 
     fn step_received(&mut self, t: &mut Turn<'_>, from: NodeId, envelope: Envelope) {
-        self.peers.heard(from);
+        self.peers.mark_alive(from);
         let Envelope { epoch, frame } = envelope;
         if epoch > self.topology.epoch && !matches!(frame, Frame::Topology(_)) {
-            self.send(t, from, Frame::Which);
+            self.send(t, from, Frame::AskTopology);
             // A node with an older epoch may have been given up by the others, so it must not serve these.
             match frame {
-                Frame::Fetch { ask, .. }
-                | Frame::FetchFor { ask, .. }
-                | Frame::Collect { ask, .. }
-                | Frame::Select { ask, .. }
-                | Frame::Prepare { ask, .. }
-                | Frame::Accept { ask, .. }
-                | Frame::Forward { ask, .. } => {
-                    return self.send(t, from, Frame::Declined { ask });
+                Frame::Fetch { id, .. }
+                | Frame::FetchFor { id, .. }
+                | Frame::Collect { id, .. }
+                | Frame::Select { id, .. }
+                | Frame::Prepare { id, .. }
+                | Frame::Accept { id, .. }
+                | Frame::Forward { id, .. } => {
+                    return self.send(t, from, Frame::Declined { id });
                 }
                 Frame::Welcome => return,
                 _ => {}
             }
         }
         if epoch < self.topology.epoch
-            && let Some(ask) = frame.question()
+            && let Some(id) = frame.request_id()
         {
             self.send(t, from, Frame::Topology(self.topology.encode()));
-            return self.send(t, from, Frame::Declined { ask });
+            return self.send(t, from, Frame::Declined { id });
         }
-        if self.wakening.is_guest() && !frame.is_for_a_guest() {
-            return frame.question().into_iter().for_each(|ask| self.send(t, from, Frame::Declined { ask }));
+        if self.readiness.is_unenrolled() && !frame.is_for_unenrolled() {
+            return frame.request_id().into_iter().for_each(|id| self.send(t, from, Frame::Declined { id }));
         }
         match self.without_far_stamps(t, from, frame) {
-            Frame::Forward { ask, begun, write } => self.step_forward(t, from, ask, begun, write),
-            Frame::Behind { ask, stamp, check } => self.step_behind(t, from, ask, stamp, check),
-            Frame::Forwarded { ask, reply, reached } => self.step_forwarded(t, from, ask, *reply, reached),
-            Frame::Store { ask, key, record, why } => self.step_store(t, from, ask, key, record, why),
-            Frame::Keep { ask, target, key, record } => self.step_keep(t, from, ask, target, key, record),
-            Frame::Stored { ask, outcome } => self.step_stored(t, from, ask, outcome),
-            Frame::Fetch { ask, key } => self.step_fetch(t, from, ask, key),
-            Frame::FetchFor { ask, key, request } => self.step_fetch_for(t, from, ask, key, request),
-            Frame::FetchedFor { ask, record, attempts } => {
-                self.step_fetched_for(t, from, ask, record, attempts);
+            Frame::Forward { id, origin, write } => self.step_forward(t, from, id, origin, write),
+            Frame::Behind { id, stamp, check } => self.step_behind(t, from, id, stamp, check),
+            Frame::Forwarded { id, reply, reached } => self.step_forwarded(t, from, id, *reply, reached),
+            Frame::Store { id, key, record, reason } => self.step_store(t, from, id, key, record, reason),
+            Frame::KeepHint { id, target, key, record } => {
+                self.step_keep_hint(t, from, id, target, key, record)
             }
-            Frame::Fetched { ask, record, marks } => self.step_fetched(t, from, ask, record, marks),
-            Frame::Collect { ask, space, start, end, limit } => {
-                self.step_collect(t, from, ask, scans::Wanted { space, start, end, limit });
+            Frame::Stored { id, outcome } => self.step_stored(t, from, id, outcome),
+            Frame::Fetch { id, key } => self.step_fetch(t, from, id, key),
+            Frame::FetchFor { id, key, request } => self.step_fetch_for(t, from, id, key, request),
+            Frame::FetchedFor { id, record, attempts } => {
+                self.step_fetched_for(t, from, id, record, attempts);
             }
-            Frame::Select { ask, query } => self.step_select(t, from, ask, &query),
-            Frame::Collected { ask, records, upto } => self.step_collected(t, from, ask, records, upto),
-            Frame::List { ask, after, limit } => self.step_list(t, from, ask, after.as_ref(), limit),
-            Frame::Listed { ask, conflicts, more } => self.step_listed(t, from, ask, conflicts, more),
-            Frame::Declined { ask } => self.step_declined(t, from, ask),
-            Frame::NoRoom { ask } => self.deny_write(t, from, ask),
-            Frame::Which => self.send(t, from, Frame::Topology(self.topology.encode())),
+            Frame::Fetched { id, record, marks } => self.step_fetched(t, from, id, record, marks),
+            Frame::Collect { id, namespace_id, start, end, limit } => {
+                self.step_collect(t, from, id, scans::ScanRange { namespace_id, start, end, limit });
+            }
+            Frame::Select { id, query } => self.step_select(t, from, id, &query),
+            Frame::Collected { id, records, upto } => self.step_collected(t, from, id, records, upto),
+            Frame::List { id, after, limit } => self.step_list(t, from, id, after.as_ref(), limit),
+            Frame::Listed { id, conflicts, more } => self.step_listed(t, from, id, conflicts, more),
+            Frame::Declined { id } => self.step_declined(t, from, id),
+            Frame::NoSpace { id } => self.refuse_write_for_space(t, from, id),
+            Frame::AskTopology => self.send(t, from, Frame::Topology(self.topology.encode())),
             Frame::Topology(bytes) => {
                 if let Some(topology) = Topology::decode(bytes) {
-                    self.step_told_topology(t, from, topology);
+                    self.step_peer_topology(t, from, topology);
                 }
             }
             Frame::Hello => self.send(t, from, Frame::Welcome),
             Frame::Welcome => self.step_welcome(t, from),
-            Frame::Compare { ask, shard, root, known } => {
-                self.step_compare(t, from, ask, exchange::Side { shard, root, known });
+            Frame::Compare { id, shard, root, known } => {
+                self.step_compare(t, from, id, exchange::CompareRequest { shard, root, known });
             }
-            Frame::Leaves { ask, leaves, known, marks } => {
-                self.step_leaves(t, from, exchange::Opening { ask, epoch, leaves, known, marks });
+            Frame::Leaves { id, leaves, known, marks } => {
+                self.step_leaves(t, from, exchange::LeavesReply { id, epoch, leaves, known, marks });
             }
             Frame::Page(page) => self.step_page(t, from, *page),
             Frame::Answer(answer) => self.step_answer(t, from, *answer),
-            Frame::Settled { shard, known, marks } => self.step_settled(t, from, shard, known, marks),
-            Frame::Prepare { ask, key, round, request } => {
-                self.step_prepare(t, from, ask, &key, round, request);
+            Frame::Synced { shard, known, marks } => self.step_synced(t, from, shard, known, marks),
+            Frame::Prepare { id, key, round, request } => {
+                self.step_prepare(t, from, id, &key, round, request);
             }
-            Frame::Accept { ask, key, record, notes } => {
-                self.step_accept(t, from, ask, &key, record, &notes);
+            Frame::Accept { id, key, record, notes } => {
+                self.step_accept(t, from, id, &key, record, &notes);
             }
             frame @ (Frame::Promised { .. } | Frame::Accepted { .. }) => {
                 self.step_ballot_answer(t, from, frame);
             }
             // Frames between regions only.
-            Frame::Replicate { .. } | Frame::Seek { .. } | Frame::Sought { .. } | Frame::Pulse(_) => {}
+            Frame::Replicate { .. }
+            | Frame::RemoteRead { .. }
+            | Frame::RemoteReadResult { .. }
+            | Frame::Heartbeat(_) => {}
         }
     }
 
@@ -436,22 +441,22 @@ impl Mesh {
     fn perform(&mut self, t: &mut Turn<'_>, then: Then) {
         match then {
             Then::Send(to, frame) => self.send(t, to, frame),
-            Then::Stored(ask, outcome) => self.step_stored(t, self.me, ask, outcome),
-            Then::Spread(ask) => self.spread(t, ask),
-            Then::Show(ask) => self.fetch_here(t, ask),
-            Then::Repair(ask) => self.repair(t, ask),
-            Then::RepairRegions(ask) => self.repair_regions(t, ask),
-            Then::Exchanged(ask) => self.step_exchanged(t, ask),
-            Then::Settled(shard, known, marks) => self.settle(shard, &known, &marks),
-            Then::SettledAbroad(region, shard, marks) => self.settle_abroad(region, shard, &marks),
-            Then::Logged(seq) => self.abroad.durable = self.abroad.durable.max(seq),
+            Then::Stored(id, outcome) => self.step_stored(t, self.me, id, outcome),
+            Then::SendToReplicas(id) => self.send_to_replicas(t, id),
+            Then::FetchLocal(id) => self.fetch_here(t, id),
+            Then::Repair(id) => self.repair(t, id),
+            Then::RepairRegions(id) => self.repair_regions(t, id),
+            Then::Exchanged(id) => self.step_exchanged(t, id),
+            Then::Synced(shard, known, marks) => self.record_synced(shard, &known, &marks),
+            Then::SyncedWithRegion(region, shard, marks) => self.record_region_synced(region, shard, &marks),
+            Then::Logged(seq) => self.remote.durable = self.remote.durable.max(seq),
             Then::Identity { dots, floor } => {
                 self.dots.reserved(dots);
                 self.floor = floor;
             }
-            Then::Report(report) => t.out.reports.push(report),
-            Then::Heard(frame) => self.step_ballot_answer(t, self.me, frame),
-            Then::Propose(ask, record, ballot) => self.propose_joined(t, ask, record, ballot),
+            Then::MoveReport(report) => t.out.reports.push(report),
+            Then::BallotAnswer(frame) => self.step_ballot_answer(t, self.me, frame),
+            Then::Propose(id, record, ballot) => self.propose_joined(t, id, record, ballot),
         }
     }
 
@@ -471,96 +476,96 @@ impl Mesh {
 
     /// The batch with which everything written so far is durable.
     fn horizon(&self) -> Seq {
-        if self.gathering.is_empty() { self.seq } else { self.next_seq() }
+        if self.next_batch.is_empty() { self.seq } else { self.next_seq() }
     }
 
     fn put_row(&mut self, key: Bytes, value: Option<Bytes>) {
         self.unflushed_bytes += (key.len() + value.as_ref().map_or(0, Bytes::len)) as u64;
-        self.gathering.put(&key, value.as_deref());
+        self.next_batch.put(&key, value.as_deref());
         self.overlay.put(Row { key, value }, self.next_seq());
     }
 
     fn send(&mut self, t: &mut Turn<'_>, to: NodeId, frame: Frame) {
         let envelope = Envelope { epoch: self.topology.epoch, frame };
-        match self.abroad.home(to) {
-            Some(region) => t.out.abroad.push((Destination::Node { region, node: to }, envelope)),
+        match self.remote.region_of(to) {
+            Some(region) => t.out.to_regions.push((Destination::Node { region, node: to }, envelope)),
             None => t.out.send.push((to, envelope)),
         }
     }
 
     fn reply(&mut self, t: &mut Turn<'_>, client: Client, reply: Reply) {
         match client {
-            Client::Here(token) => {
+            Client::Local(token) => {
                 let reply = self.present(t, reply);
                 t.out.replies.push((token, reply));
             }
-            Client::Peer(node, ask) => {
+            Client::Peer(node, id) => {
                 let reached = match &reply {
-                    Reply::Written(record) => self.abroad.reached(record.header.dot),
+                    Reply::Written(record) => self.remote.reached(record.header.dot),
                     _ => Vec::new(),
                 };
-                self.send(t, node, Frame::Forwarded { ask, reply: Box::new(reply), reached });
+                self.send(t, node, Frame::Forwarded { id, reply: Box::new(reply), reached });
             }
-            Client::Part(batch, idx) => {
+            Client::BatchPart(batch, idx) => {
                 let reply = self.present(t, reply);
                 if let Some((token, replies)) = self.batches.finish(batch, idx, reply) {
                     t.out.replies.push((token, Reply::Batch(replies)));
                 }
             }
-            Client::Guard(ask) => self.guarded(t, ask, reply),
-            Client::Region(ask) => self.global_here(t, ask, reply),
-            Client::Abroad(node, ask) => {
+            Client::SessionRead(id) => self.session_read_done(t, id, reply),
+            Client::GlobalRead(id) => self.global_read_local(t, id, reply),
+            Client::RemoteNode(node, id) => {
                 let frame = match reply {
                     Reply::Found(record) => {
-                        Frame::Sought { ask, record: record.map(|record| record.encode()) }
+                        Frame::RemoteReadResult { id, record: record.map(|record| record.encode()) }
                     }
-                    _ => Frame::Declined { ask },
+                    _ => Frame::Declined { id },
                 };
                 self.send(t, node, frame);
             }
         }
     }
 
-    fn begin(&mut self, t: &Turn<'_>, operation: Operation, deadline: Instant) -> Ask {
-        self.asks += 1;
-        let ask = Ask(self.asks);
-        self.operations.insert(ask, Pending { operation, started: t.now.at, deadline });
-        self.alarms.set(deadline, ask);
-        if self.alarms.are_mostly_spent(self.operations.len()) {
-            self.alarms.keep(|ask| self.operations.contains(&ask));
+    fn begin(&mut self, t: &Turn<'_>, operation: Operation, deadline: Instant) -> OpId {
+        self.last_id += 1;
+        let id = OpId(self.last_id);
+        self.operations.insert(id, Pending { operation, started: t.now.at, deadline });
+        self.timers.set(deadline, id);
+        if self.timers.are_mostly_stale(self.operations.len()) {
+            self.timers.retain(|id| self.operations.contains(&id));
         }
-        ask
+        id
     }
 
-    fn finish(&mut self, ask: Ask) -> Option<Pending> {
-        self.operations.remove(&ask)
+    fn finish(&mut self, id: OpId) -> Option<Pending> {
+        self.operations.remove(&id)
     }
 
     /// Records how long a peer took to answer an operation.
-    fn time(&mut self, t: &Turn<'_>, from: NodeId, ask: Ask) {
-        if let Some(pending) = self.operations.get(&ask)
+    fn record_rtt(&mut self, t: &Turn<'_>, from: NodeId, id: OpId) {
+        if let Some(pending) = self.operations.get(&id)
             && from != self.me
         {
-            self.peers.answered(from, t.now.at.since(pending.started));
+            self.peers.record_rtt(from, t.now.at.since(pending.started));
         }
     }
 
-    fn ring_alarms(&mut self, t: &mut Turn<'_>) {
-        while let Some(ask) = self.alarms.ring(t.now.at) {
-            match self.operations.get(&ask) {
-                Some(pending) if pending.deadline <= t.now.at => self.expire(t, ask),
-                Some(Pending { operation: Operation::Read(_), .. }) => self.hedge(t, ask),
-                Some(Pending { operation: Operation::Guard(_), .. }) => self.nudge(t, ask),
-                Some(Pending { operation: Operation::Forward(_), .. }) => self.look_after_forward(t, ask),
-                Some(Pending { operation: Operation::Write(_), .. }) => self.ask_again(t, ask),
-                Some(Pending { operation: Operation::Propose(_), .. }) => self.ring_proposing(t, ask),
+    fn fire_timers(&mut self, t: &mut Turn<'_>) {
+        while let Some(id) = self.timers.pop_due(t.now.at) {
+            match self.operations.get(&id) {
+                Some(pending) if pending.deadline <= t.now.at => self.expire(t, id),
+                Some(Pending { operation: Operation::Read(_), .. }) => self.hedge(t, id),
+                Some(Pending { operation: Operation::SessionRead(_), .. }) => self.wake_session_read(t, id),
+                Some(Pending { operation: Operation::Forward(_), .. }) => self.retry_forward(t, id),
+                Some(Pending { operation: Operation::Write(_), .. }) => self.resend_write(t, id),
+                Some(Pending { operation: Operation::Propose(_), .. }) => self.retry_proposal(t, id),
                 _ => {}
             }
         }
     }
 
-    fn expire(&mut self, t: &mut Turn<'_>, ask: Ask) {
-        let Some(pending) = self.finish(ask) else { return };
+    fn expire(&mut self, t: &mut Turn<'_>, id: OpId) {
+        let Some(pending) = self.finish(id) else { return };
         match pending.operation {
             Operation::Write(writing) => self.expire_write(t, *writing),
             Operation::Forward(forwarding) => self.expire_forward(t, *forwarding),
@@ -568,46 +573,46 @@ impl Mesh {
             Operation::Scan(scanning) => self.expire_scan(t, *scanning),
             Operation::List(listing) => self.expire_listing(t, *listing),
             Operation::Exchange(exchanging) => self.expire_exchange(t, *exchanging),
-            Operation::Give(exchange) => self.expire(t, exchange),
-            Operation::Hint(hinting) => self.expire_hint(t, hinting),
-            Operation::Replicate(replicating) => self.expire_replicate(t, replicating),
-            Operation::Adopt(adopting) => self.expire_adopt(t, *adopting),
-            Operation::Guard(guarding) => self.expire_guard(t, ask, *guarding),
-            Operation::Global(globally) => self.expire_global(t, *globally),
-            Operation::Propose(proposing) => self.expire_proposing(t, ask, *proposing),
+            Operation::GiveRecord(exchange) => self.expire(t, exchange),
+            Operation::Hint(hint_op) => self.expire_hint(t, hint_op),
+            Operation::SendToRegion(region_send_op) => self.expire_region_send(t, region_send_op),
+            Operation::ApplyRemote(apply_remote_op) => self.expire_apply_remote(t, *apply_remote_op),
+            Operation::SessionRead(guarding) => self.expire_session_read(t, id, *guarding),
+            Operation::GlobalRead(globally) => self.expire_global_read(t, *globally),
+            Operation::Propose(proposing) => self.expire_proposing(t, id, *proposing),
         }
     }
 
-    fn step_declined(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
-        match self.operations.get(&ask).map(|pending| &pending.operation) {
-            Some(Operation::Write(_)) => self.decline_write(t, from, ask),
-            Some(Operation::Read(_)) => self.decline_read(t, from, ask),
-            Some(Operation::Forward(_)) => self.decline_forward(t, from, ask),
-            Some(Operation::Scan(_)) => self.decline_scan(t, from, ask),
-            Some(Operation::List(_)) => self.decline_listing(t, from, ask),
-            Some(Operation::Exchange(_) | Operation::Give(_)) => self.expire(t, ask),
-            Some(Operation::Hint(_)) => self.decline_hint(t, ask),
-            Some(Operation::Replicate(_)) => self.decline_replicate(t, ask),
-            Some(Operation::Guard(_)) => self.decline_guard(t, from, ask),
-            Some(Operation::Propose(_)) => self.decline_proposing(t, ask),
+    fn step_declined(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId) {
+        match self.operations.get(&id).map(|pending| &pending.operation) {
+            Some(Operation::Write(_)) => self.decline_write(t, from, id),
+            Some(Operation::Read(_)) => self.decline_read(t, from, id),
+            Some(Operation::Forward(_)) => self.decline_forward(t, from, id),
+            Some(Operation::Scan(_)) => self.decline_scan(t, from, id),
+            Some(Operation::List(_)) => self.decline_listing(t, from, id),
+            Some(Operation::Exchange(_) | Operation::GiveRecord(_)) => self.expire(t, id),
+            Some(Operation::Hint(_)) => self.decline_hint(t, id),
+            Some(Operation::SendToRegion(_)) => self.decline_region_send(t, id),
+            Some(Operation::SessionRead(_)) => self.decline_session_read(t, from, id),
+            Some(Operation::Propose(_)) => self.decline_proposing(t, id),
             // Others may answer yet.
-            Some(Operation::Adopt(_) | Operation::Global(_)) | None => {}
+            Some(Operation::ApplyRemote(_) | Operation::GlobalRead(_)) | None => {}
         }
     }
 
     /// A node has stored an operation's record, or refused it.
-    fn step_stored(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, outcome: Outcome) {
-        self.time(t, from, ask);
-        match self.operations.get(&ask).map(|pending| &pending.operation) {
-            Some(Operation::Write(_)) => self.write_stored(t, from, ask, outcome),
-            Some(Operation::Read(_)) => self.read_stored(t, from, ask),
-            Some(Operation::Give(_)) => self.exchange_stored(t, ask),
-            Some(Operation::Hint(_)) => self.hint_stored(t, ask),
-            Some(Operation::Replicate(_)) => self.replicate_stored(t, ask, outcome),
-            Some(Operation::Adopt(_)) => self.adopt_stored(t, from, ask, outcome),
-            Some(Operation::Global(_)) => {
-                if let Some(region) = self.abroad.home(from) {
-                    self.global_stored(t, region, ask);
+    fn step_stored(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId, outcome: StoreOutcome) {
+        self.record_rtt(t, from, id);
+        match self.operations.get(&id).map(|pending| &pending.operation) {
+            Some(Operation::Write(_)) => self.write_stored(t, from, id, outcome),
+            Some(Operation::Read(_)) => self.read_stored(t, from, id),
+            Some(Operation::GiveRecord(_)) => self.exchange_stored(t, id),
+            Some(Operation::Hint(_)) => self.hint_stored(t, id),
+            Some(Operation::SendToRegion(_)) => self.region_send_stored(t, id, outcome),
+            Some(Operation::ApplyRemote(_)) => self.remote_apply_stored(t, from, id, outcome),
+            Some(Operation::GlobalRead(_)) => {
+                if let Some(region) = self.remote.region_of(from) {
+                    self.global_read_stored(t, region, id);
                 }
             }
             _ => {}

@@ -7,7 +7,7 @@
 
 use crate::placement::Placement;
 use crate::ring::{Partition, Partitions};
-use crate::topology::{Epoch, Phase, Topology};
+use crate::topology::{Epoch, MovePhase, Topology};
 use base::NodeId;
 use base::mutant::{Mutant, planted};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ pub fn blocking(copies: usize) -> usize {
 
 /// What one node has to say about a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Report {
+pub enum MoveReport {
     /// Durably at this epoch: older ones are refused.
     At(Epoch),
     /// Everything that the old replicas of a partition had is here, for this number of copies.
@@ -35,7 +35,7 @@ pub enum Report {
 
 /// What has been reported since the move began.
 #[derive(Clone, Debug, Default)]
-pub struct Progress {
+pub struct MoveProgress {
     epochs: BTreeMap<NodeId, Epoch>,
     filled: BTreeSet<(Partition, u8, NodeId)>,
     /// Who will never answer again.
@@ -44,28 +44,28 @@ pub struct Progress {
 
 /// Partitions that may take their next step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Steps {
+pub struct MoveSteps {
     pub switch: Partitions,
     pub settle: Partitions,
 }
 
-impl Steps {
+impl MoveSteps {
     pub fn is_empty(&self) -> bool {
         self.switch.is_empty() && self.settle.is_empty()
     }
 }
 
-impl Progress {
-    pub fn report(&mut self, from: NodeId, report: Report) {
+impl MoveProgress {
+    pub fn report(&mut self, from: NodeId, report: MoveReport) {
         match report {
-            Report::At(epoch) => {
+            MoveReport::At(epoch) => {
                 let known = self.epochs.entry(from).or_default();
                 *known = epoch.max(*known);
             }
-            Report::Filled { partition, copies } => {
+            MoveReport::Filled { partition, copies } => {
                 self.filled.insert((partition, copies, from));
             }
-            Report::CaughtUp => {}
+            MoveReport::CaughtUp => {}
         }
     }
 
@@ -75,16 +75,18 @@ impl Progress {
         self.gone.insert(node);
     }
 
-    pub fn steps(&self, topology: &Topology, placement: &Placement) -> Steps {
-        let mut steps = Steps::default();
+    pub fn steps(&self, topology: &Topology, placement: &Placement) -> MoveSteps {
+        let mut steps = MoveSteps::default();
         let copies = topology.copies_in_use();
         let all = |rule: &dyn Fn(u8) -> bool| copies.iter().all(|copies| rule(*copies));
         for partition in Partition::all() {
             match topology.phase(partition) {
-                Phase::Pending if all(&|copies| self.is_filled(partition, copies, placement)) => {
+                MovePhase::Pending if all(&|copies| self.is_filled(partition, copies, placement)) => {
                     steps.switch.insert(partition);
                 }
-                Phase::Switched if all(&|copies| self.is_heard(partition, copies, topology, placement)) => {
+                MovePhase::Switched
+                    if all(&|copies| self.is_heard(partition, copies, topology, placement)) =>
+                {
                     steps.settle.insert(partition);
                 }
                 _ => {}
@@ -116,21 +118,21 @@ pub fn newcomers(placement: &Placement, partition: Partition, copies: u8) -> imp
 mod tests {
     use super::*;
     use crate::actor::RegionId;
-    use crate::topology::{Member, Space, Standing};
+    use crate::topology::{Member, MemberState, NamespaceCopies};
 
     fn member(node: u64) -> Member {
         Member {
             node: NodeId(node),
             zone: node as u32,
             points: 64,
-            standing: Standing::Serving,
+            state: MemberState::Serving,
             stale: false,
         }
     }
 
     fn moving() -> (Topology, Placement) {
         let members = (1..=5).map(member).collect();
-        let five = Topology::new(Epoch(1), RegionId(0), members, vec![Space { id: 0, copies: 3 }]);
+        let five = Topology::new(Epoch(1), RegionId(0), members, vec![NamespaceCopies { id: 0, copies: 3 }]);
         let moving = five.begin(Epoch(2), &[member(6)], &[]).unwrap();
         let placement = moving.placement();
         (moving, placement)
@@ -147,11 +149,11 @@ mod tests {
     #[test]
     fn a_partition_switches_when_its_newcomers_have_everything() {
         let (topology, placement) = moving();
-        let mut progress = Progress::default();
+        let mut progress = MoveProgress::default();
         let before = progress.steps(&topology, &placement).switch;
         let partition = Partition::all().find(|partition| !before.contains(*partition)).unwrap();
         assert_eq!(newcomers(&placement, partition, 3).next(), Some(NodeId(6)));
-        progress.report(NodeId(6), Report::Filled { partition, copies: 3 });
+        progress.report(NodeId(6), MoveReport::Filled { partition, copies: 3 });
         assert!(progress.steps(&topology, &placement).switch.contains(partition));
     }
 
@@ -161,12 +163,12 @@ mod tests {
         let mut switch = Partitions::default();
         switch.insert(Partition(3));
         let topology = topology.advance(Epoch(3), &switch, &Partitions::NONE);
-        let mut progress = Progress::default();
+        let mut progress = MoveProgress::default();
         let old = placement.now.of(Partition(3), 3).to_vec();
-        progress.report(old[0], Report::At(Epoch(3)));
-        progress.report(old[1], Report::At(Epoch(2)));
+        progress.report(old[0], MoveReport::At(Epoch(3)));
+        progress.report(old[1], MoveReport::At(Epoch(2)));
         assert!(progress.steps(&topology, &placement).settle.is_empty(), "one of three would leave a quorum");
-        progress.report(old[1], Report::At(Epoch(3)));
+        progress.report(old[1], MoveReport::At(Epoch(3)));
         assert!(progress.steps(&topology, &placement).settle.contains(Partition(3)));
     }
 }

@@ -7,7 +7,7 @@ use crate::actor::RegionId;
 use crate::key::REQUESTS;
 use crate::placement::COPIES_MAX;
 use crate::record::Kind;
-use crate::versioned::{Value, VersionedMap};
+use crate::versioned::{VersionedMap, VersionedValue};
 use base::Code;
 use base::checksum::hash64;
 use base::codec::Reader;
@@ -62,7 +62,7 @@ impl Namespace {
     }
 }
 
-impl Value for Namespace {
+impl VersionedValue for Namespace {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend([self.copies, self.kind as u8, self.policy as u8]);
     }

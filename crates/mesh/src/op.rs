@@ -4,13 +4,13 @@
 
 use crate::actor::{Dot, RegionId};
 use crate::context::Context;
+use crate::counter::CounterState;
 use crate::hlc::Stamp;
 use crate::merge::join_recent;
-use crate::record::{Body, Fence, Header, Kind, Rare, Recent, Record};
+use crate::record::{Body, Fence, Header, Kind, RareFields, RecentRequest, Record};
 use crate::request::Level;
-use crate::set::Set;
+use crate::set::OrSet;
 use crate::siblings::{Sibling, Siblings};
-use crate::tally::Tally;
 use base::Code;
 use base::mutant::{Mutant, planted};
 use bytes::Bytes;
@@ -52,7 +52,7 @@ pub struct Attributes {
 
 /// The name and the time of a write.
 #[derive(Clone, Copy, Debug)]
-pub struct Birth {
+pub struct WriteEvent {
     pub dot: Dot,
     pub stamp: Stamp,
     pub wall_ms: u64,
@@ -71,37 +71,37 @@ pub fn apply(
     kind: Kind,
     op: &Op,
     attributes: &Attributes,
-    birth: Birth,
+    event: WriteEvent,
 ) -> Result<Written, Code> {
     let token = attributes.fence.as_ref().map_or(0, |fence| fence.token);
     if local.is_some_and(|local| token < local.header.token()) && !planted(Mutant::FenceIgnored) {
         return Err(Code::FencePassed);
     }
-    let mut full = start(local, kind, op, birth.wall_ms)?;
+    let mut full = start(local, kind, op, event.wall_ms)?;
     let overwritten = local.map_or(Stamp::ZERO, |local| local.header.stamp);
-    let birth = Birth { stamp: birth.stamp.max(overwritten.next()), ..birth };
-    full.header = header(&full.header, op, attributes, birth);
+    let event = WriteEvent { stamp: event.stamp.max(overwritten.next()), ..event };
+    full.header = header(&full.header, op, attributes, event);
     let mut seen = Context::default();
-    let gone = if local.is_some_and(|local| local.is_expired(birth.wall_ms)) {
+    let gone = if local.is_some_and(|local| local.is_expired(event.wall_ms)) {
         clear(&mut full.body, &mut seen)
     } else {
         None
     };
-    let mut body = change(&mut full, op, attributes, birth, &mut seen)?;
-    if let (Body::Tally(delta), Some(gone)) = (&mut body, gone) {
+    let mut body = change(&mut full, op, attributes, event, &mut seen)?;
+    if let (Body::Counter(delta), Some(gone)) = (&mut body, gone) {
         delta.join(&gone);
     }
-    let span = full.context.extend(birth.dot);
+    let span = full.context.extend(event.dot);
     let read = attributes.context.as_ref();
     let read = read.filter(|_| matches!(full.kind, Kind::Register | Kind::Siblings | Kind::Custom));
-    let recent = attributes.request.map(|request| Recent { stamp: birth.stamp, request });
-    let recent: Vec<Recent> = recent.into_iter().collect();
+    let recent = attributes.request.map(|request| RecentRequest { stamp: event.stamp, request });
+    let recent: Vec<RecentRequest> = recent.into_iter().collect();
     full.recent = join_recent(&full.recent, &recent);
     if full.kind.is_last_write_wins() {
         read.into_iter().for_each(|read| full.context.join(read));
         return Ok(Written { delta: None, full });
     }
-    seen.add(birth.dot.actor, span);
+    seen.add(event.dot.actor, span);
     read.into_iter().for_each(|read| seen.join(read));
     full.context.join(&seen);
     let delta = Record { body, context: seen, recent, ..full.clone() };
@@ -132,20 +132,20 @@ fn start(local: Option<&Record>, kind: Kind, op: &Op, wall_ms: u64) -> Result<Re
 }
 
 /// A put or a delete replaces all attributes; the others keep what they do not mention.
-fn header(old: &Header, op: &Op, attributes: &Attributes, birth: Birth) -> Header {
+fn header(old: &Header, op: &Op, attributes: &Attributes, event: WriteEvent) -> Header {
     let anew = matches!(op, Op::Put(_) | Op::Delete);
-    let expired = old.expires_ms.is_some_and(|expires_ms| expires_ms <= birth.wall_ms);
+    let expired = old.expires_ms.is_some_and(|expires_ms| expires_ms <= event.wall_ms);
     let inherited = old.expires_ms.filter(|_| !anew && !expired);
     Header {
-        dot: birth.dot,
-        stamp: birth.stamp,
+        dot: event.dot,
+        stamp: event.stamp,
         tombstone: *op == Op::Delete,
         expires_ms: attributes.expires_ms.or(inherited),
-        rare: rare(old, anew, attributes).filter(|rare| *rare != Rare::default()).map(Box::new),
+        rare: rare(old, anew, attributes).filter(|rare| *rare != RareFields::default()).map(Box::new),
     }
 }
 
-fn rare(old: &Header, anew: bool, attributes: &Attributes) -> Option<Rare> {
+fn rare(old: &Header, anew: bool, attributes: &Attributes) -> Option<RareFields> {
     let Attributes { fence, home, metadata, schema, handler, .. } = attributes;
     let says_nothing = fence.is_none() && home.is_none() && metadata.is_empty();
     if says_nothing && *schema == 0 && handler.is_none() && old.rare.is_none() {
@@ -166,10 +166,10 @@ fn rare(old: &Header, anew: bool, attributes: &Attributes) -> Option<Rare> {
 }
 
 /// What has expired counts no more; the delta of a tally is returned, those of the others are in `seen`.
-fn clear(body: &mut Body, seen: &mut Context) -> Option<Tally> {
+fn clear(body: &mut Body, seen: &mut Context) -> Option<CounterState> {
     match body {
         Body::Register(_) => {}
-        Body::Tally(tally) => return Some(tally.clear()),
+        Body::Counter(counter) => return Some(counter.clear()),
         Body::Set(set) => set.clear(seen),
         Body::Siblings(siblings) => siblings.clear(seen),
     }
@@ -181,26 +181,28 @@ fn change(
     full: &mut Record,
     op: &Op,
     attributes: &Attributes,
-    birth: Birth,
+    event: WriteEvent,
     seen: &mut Context,
 ) -> Result<Body, Code> {
     match (&mut full.body, op) {
         (Body::Register(value), Op::Put(new)) => *value = new.clone(),
         (Body::Register(value), Op::Delete) => *value = Bytes::new(),
-        (Body::Tally(tally), op) => return change_tally(tally, full.kind, op, birth).map(Body::Tally),
+        (Body::Counter(counter), op) => {
+            return change_counter(counter, full.kind, op, event).map(Body::Counter);
+        }
         (Body::Set(set), Op::Insert(element)) => {
-            return Ok(Body::Set(set.add(element.clone(), birth.dot, seen)));
+            return Ok(Body::Set(set.add(element.clone(), event.dot, seen)));
         }
         (Body::Set(set), Op::Remove(element)) => {
             set.remove(element, seen);
-            return Ok(Body::Set(Set::default()));
+            return Ok(Body::Set(OrSet::default()));
         }
         (Body::Set(set), Op::Delete) => {
             set.clear(seen);
-            return Ok(Body::Set(Set::default()));
+            return Ok(Body::Set(OrSet::default()));
         }
         (Body::Siblings(siblings), Op::Put(value)) => {
-            let sibling = Sibling { dot: birth.dot, stamp: birth.stamp, value: value.clone() };
+            let sibling = Sibling { dot: event.dot, stamp: event.stamp, value: value.clone() };
             let read = attributes.context.clone().unwrap_or_default();
             return Ok(Body::Siblings(siblings.put(sibling, &read, seen)?));
         }
@@ -216,15 +218,20 @@ fn change(
     Ok(full.body.clone())
 }
 
-fn change_tally(tally: &mut Tally, kind: Kind, op: &Op, birth: Birth) -> Result<Tally, Code> {
+fn change_counter(
+    counter: &mut CounterState,
+    kind: Kind,
+    op: &Op,
+    event: WriteEvent,
+) -> Result<CounterState, Code> {
     match op {
         Op::Add(amount) if *amount < 0 && kind == Kind::GrowingCounter => Err(Code::NegativeAmount),
-        Op::Add(amount) => tally.add(birth.dot.actor, *amount),
+        Op::Add(amount) => counter.add(event.dot.actor, *amount),
         Op::Assign(target) if kind == Kind::Numeric => {
-            let difference = target.checked_sub(tally.value()).ok_or(Code::NumberTooLarge)?;
-            tally.add(birth.dot.actor, difference)
+            let difference = target.checked_sub(counter.value()).ok_or(Code::NumberTooLarge)?;
+            counter.add(event.dot.actor, difference)
         }
-        Op::Delete => Ok(tally.clear()),
+        Op::Delete => Ok(counter.clear()),
         _ => Err(Code::WrongType),
     }
 }

@@ -7,7 +7,7 @@ mod order;
 use crate::rows::{Row, Rows};
 use base::checksum::hash64;
 use bytes::Bytes;
-use generation::{Entry, Generation, Met};
+use generation::{Generation, PutResult, RowEntry};
 use order::Order;
 use std::cell::{Ref, RefCell};
 use std::ops::Bound;
@@ -34,7 +34,7 @@ impl Flush {
 
 /// Rows that the store has. To free a million of them takes a while, so the shell drops it on a thread that has the time.
 #[derive(Debug)]
-pub struct Spent {
+pub struct FlushedRows {
     _rows: Frozen,
 }
 
@@ -69,13 +69,13 @@ impl Overlay {
 
     pub fn put(&mut self, Row { key, value }: Row, seq: Seq) {
         let len = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
-        let (key_bytes, shelf) = (key.len(), order::shelf_of(&key));
+        let (key_bytes, group) = (key.len(), order::group_of(&key));
         self.growing_bytes += len(&value);
-        match self.growing.put(hash64(&key, self.seed), Entry { key, value, seq }) {
-            Met::Row(replaced) => self.growing_bytes -= len(&replaced),
-            Met::Nothing(place) => {
+        match self.growing.put(hash64(&key, self.seed), RowEntry { key, value, seq }) {
+            PutResult::Replaced(replaced) => self.growing_bytes -= len(&replaced),
+            PutResult::New(slot) => {
                 self.growing_bytes += ROW_OVERHEAD_BYTES + key_bytes;
-                self.order.get_mut().add(shelf, place);
+                self.order.get_mut().add(group, slot);
             }
         }
     }
@@ -110,8 +110,10 @@ impl Overlay {
     }
 
     /// The store has a flush: its rows are not needed here any more.
-    pub fn flushed(&mut self, number: u64) -> Option<Spent> {
-        self.flushing.take_if(|(flushing, _)| *flushing == number).map(|(_, rows)| Spent { _rows: rows })
+    pub fn flushed(&mut self, number: u64) -> Option<FlushedRows> {
+        self.flushing
+            .take_if(|(flushing, _)| *flushing == number)
+            .map(|(_, rows)| FlushedRows { _rows: rows })
     }
 
     /// The row, and the batch that makes it durable; what comes from the store is durable.
@@ -135,9 +137,10 @@ impl Overlay {
         if from >= to {
             return;
         }
-        let order = arranged(&self.order, &self.growing, from, to);
+        let order = sorted_order(&self.order, &self.growing, from, to);
         let frozen = self.flushing.as_ref().map(|(_, frozen)| frozen);
-        let frozen = frozen.map(|frozen| (&*frozen.rows, arranged(&frozen.order, &frozen.rows, from, to)));
+        let frozen =
+            frozen.map(|frozen| (&*frozen.rows, sorted_order(&frozen.order, &frozen.rows, from, to)));
         let older = frozen.iter().flat_map(|(generation, order)| order.range(generation, from, to));
         let mut ours = newest(order.range(&self.growing, from, to), older).peekable();
         let mut going = true;
@@ -161,23 +164,23 @@ impl Overlay {
 }
 
 /// The order of a generation, made in `[from, to)` if it is not yet.
-fn arranged<'a>(
+fn sorted_order<'a>(
     order: &'a RefCell<Order>,
     generation: &Generation,
     from: &[u8],
     to: &[u8],
 ) -> Ref<'a, Order> {
-    if !order.borrow().is_arranged(from, to) {
-        order.borrow_mut().arrange(generation, from, to);
+    if !order.borrow().is_sorted(from, to) {
+        order.borrow_mut().sort(generation, from, to);
     }
     order.borrow()
 }
 
 /// Two generations as one: of rows that are in both, the newer.
 fn newest<'a>(
-    newer: impl Iterator<Item = &'a Entry>,
-    older: impl Iterator<Item = &'a Entry>,
-) -> impl Iterator<Item = &'a Entry> {
+    newer: impl Iterator<Item = &'a RowEntry>,
+    older: impl Iterator<Item = &'a RowEntry>,
+) -> impl Iterator<Item = &'a RowEntry> {
     let (mut newer, mut older) = (newer.peekable(), older.peekable());
     std::iter::from_fn(move || {
         let Some(new) = newer.peek() else { return older.next() };

@@ -49,27 +49,27 @@ impl Peer {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Peers {
+pub struct PeerHealth {
     peers: BTreeMap<NodeId, Peer>,
 }
 
-impl Peers {
+impl PeerHealth {
     /// A frame has come from it.
-    pub fn heard(&mut self, node: NodeId) {
+    pub fn mark_alive(&mut self, node: NodeId) {
         let peer = self.peers.entry(node).or_default();
         (peer.failures, peer.probe_at, peer.is_slow) = (0, None, false);
     }
 
     /// An answer of it takes long.
-    pub fn slow(&mut self, node: NodeId) {
+    pub fn mark_slow(&mut self, node: NodeId) {
         self.peers.entry(node).or_default().is_slow = true;
     }
 
-    pub fn answered(&mut self, node: NodeId, rtt: Duration) {
+    pub fn record_rtt(&mut self, node: NodeId, rtt: Duration) {
         self.peers.entry(node).or_default().learn(rtt);
     }
 
-    pub fn silent(&mut self, node: NodeId, now: Instant) {
+    pub fn mark_unanswered(&mut self, node: NodeId, now: Instant) {
         let peer = self.peers.entry(node).or_default();
         peer.failures += 1;
         if peer.failures >= FAILURES_MAX && peer.probe_at.is_none() {
@@ -108,7 +108,7 @@ impl Peers {
     }
 
     /// How long to wait for these before others are asked as well.
-    pub fn patience(&self, nodes: &[NodeId]) -> Duration {
+    pub fn hedge_delay(&self, nodes: &[NodeId]) -> Duration {
         let p99 = |node: &NodeId| self.peers.get(node).map_or(Duration::ZERO, |peer| peer.p99);
         let slowest = nodes.iter().map(p99).max().unwrap_or_default();
         slowest.clamp(HEDGE_MIN, HEDGE_MAX)
@@ -123,44 +123,44 @@ mod tests {
 
     #[test]
     fn a_silent_peer_is_tried_once_a_second_until_it_is_heard() {
-        let (node, mut peers) = (NodeId(1), Peers::default());
-        (0..3).for_each(|_| peers.silent(node, Instant(0)));
+        let (node, mut peers) = (NodeId(1), PeerHealth::default());
+        (0..3).for_each(|_| peers.mark_unanswered(node, Instant(0)));
         assert!(peers.is_down(node) && !peers.may_ask(node, Instant(SECOND / 2)));
         assert!(peers.may_ask(node, Instant(SECOND)));
         assert!(!peers.may_ask(node, Instant(SECOND + 1)), "one probe");
-        peers.heard(node);
+        peers.mark_alive(node);
         assert!(peers.may_ask(node, Instant(SECOND + 2)));
     }
 
     #[test]
     fn the_quick_and_living_are_asked_first() {
-        let mut peers = Peers::default();
-        peers.answered(NodeId(1), Duration::from_millis(9));
-        peers.answered(NodeId(2), Duration::from_millis(2));
-        (0..3).for_each(|_| peers.silent(NodeId(3), Instant(0)));
+        let mut peers = PeerHealth::default();
+        peers.record_rtt(NodeId(1), Duration::from_millis(9));
+        peers.record_rtt(NodeId(2), Duration::from_millis(2));
+        (0..3).for_each(|_| peers.mark_unanswered(NodeId(3), Instant(0)));
         let mut order = [NodeId(3), NodeId(1), NodeId(2)];
         peers.order(&mut order);
         assert_eq!(order, [NodeId(2), NodeId(1), NodeId(3)]);
-        assert_eq!(peers.patience(&order[..2]), Duration::from_millis(18));
-        peers.slow(NodeId(2));
+        assert_eq!(peers.hedge_delay(&order[..2]), Duration::from_millis(18));
+        peers.mark_slow(NodeId(2));
         peers.order(&mut order);
         assert_eq!(order, [NodeId(1), NodeId(2), NodeId(3)], "the slow one after those in time");
-        peers.heard(NodeId(2));
+        peers.mark_alive(NodeId(2));
         peers.order(&mut order);
         assert_eq!(order, [NodeId(2), NodeId(1), NodeId(3)], "until it is heard");
     }
 
     #[test]
     fn one_answer_of_a_hundred_takes_longer_than_the_estimate() {
-        let (node, mut peers) = (NodeId(1), Peers::default());
+        let (node, mut peers) = (NodeId(1), PeerHealth::default());
         let mut n_late = 0;
         for n in 0..20_000_u64 {
             // Evenly between 10 and 30 ms, in no order.
             let rtt = Duration::from_micros(10_000 + base::rng::mix(n) % 20_000);
-            if n >= 10_000 && rtt > peers.patience(&[node]) {
+            if n >= 10_000 && rtt > peers.hedge_delay(&[node]) {
                 n_late += 1;
             }
-            peers.answered(node, rtt);
+            peers.record_rtt(node, rtt);
         }
         assert!((40..400).contains(&n_late), "{n_late} of 10,000 were later than the estimate");
     }

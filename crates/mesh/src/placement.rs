@@ -15,7 +15,7 @@ const FILL_PERCENT: usize = 110;
 
 /// What placement has to know of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RingNode {
     pub node: NodeId,
     /// Nodes that fail together share a zone.
     pub zone: u32,
@@ -25,12 +25,12 @@ pub struct Place {
 
 /// The preference list of every partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lists {
+pub struct PreferenceLists {
     lists: Vec<[NodeId; COPIES_MAX]>,
     len: usize,
 }
 
-impl Lists {
+impl PreferenceLists {
     /// Up to `copies` nodes for a partition, fewer when there are fewer nodes.
     pub fn of(&self, partition: Partition, copies: usize) -> &[NodeId] {
         match self.lists.get(partition.idx()) {
@@ -39,26 +39,26 @@ impl Lists {
         }
     }
 
-    pub fn deal(places: &[Place]) -> Lists {
-        let mut dealing = Dealing::new(places);
-        let len = places.len().min(COPIES_MAX);
+    pub fn build(nodes: &[RingNode]) -> PreferenceLists {
+        let mut builder = PlacementBuilder::new(nodes);
+        let len = nodes.len().min(COPIES_MAX);
         for rank in 0..len {
-            let cap = ((rank + 1) * PARTITIONS * FILL_PERCENT).div_ceil(100 * places.len());
+            let cap = ((rank + 1) * PARTITIONS * FILL_PERCENT).div_ceil(100 * nodes.len());
             for partition in Partition::all() {
-                let chosen = dealing.choose(partition, rank, cap);
-                dealing.give(partition, rank, chosen);
+                let chosen = builder.choose(partition, rank, cap);
+                builder.assign(partition, rank, chosen);
             }
         }
-        Lists { lists: if len == 0 { Vec::new() } else { dealing.node_ids(len) }, len }
+        PreferenceLists { lists: if len == 0 { Vec::new() } else { builder.node_ids(len) }, len }
     }
 }
 
-struct Dealing<'a> {
-    places: &'a [Place],
+struct PlacementBuilder<'a> {
+    nodes: &'a [RingNode],
     /// Position and index of the node, in ring order.
     points: Vec<(u64, u16)>,
     /// Indexes of the nodes that each partition has so far.
-    given: Vec<[u16; COPIES_MAX]>,
+    assigned: Vec<[u16; COPIES_MAX]>,
     load: Vec<usize>,
     n_zones: usize,
 }
@@ -73,24 +73,24 @@ enum Fit {
     SameZoneFull,
 }
 
-impl<'a> Dealing<'a> {
-    fn new(places: &'a [Place]) -> Dealing<'a> {
+impl<'a> PlacementBuilder<'a> {
+    fn new(nodes: &'a [RingNode]) -> PlacementBuilder<'a> {
         let mut points = Vec::new();
-        for (idx, place) in places.iter().enumerate() {
+        for (idx, node) in nodes.iter().enumerate() {
             let idx = u16::try_from(idx).expect("a topology has fewer nodes than that");
-            points.extend((0..place.points.max(1)).map(|number| (position(place.node, number), idx)));
+            points.extend((0..node.points.max(1)).map(|number| (position(node.node, number), idx)));
         }
         points.sort_unstable();
-        let mut zones: Vec<u32> = places.iter().map(|place| place.zone).collect();
+        let mut zones: Vec<u32> = nodes.iter().map(|node| node.zone).collect();
         zones.sort_unstable();
         zones.dedup();
-        let (given, load) = (vec![[0; COPIES_MAX]; PARTITIONS], vec![0; places.len()]);
-        Dealing { places, points, given, load, n_zones: zones.len() }
+        let (assigned, load) = (vec![[0; COPIES_MAX]; PARTITIONS], vec![0; nodes.len()]);
+        PlacementBuilder { nodes, points, assigned, load, n_zones: zones.len() }
     }
 
     /// The first of the best fit, clockwise from the partition's start.
     fn choose(&self, partition: Partition, rank: usize, cap: usize) -> u16 {
-        let has = &self.given[partition.idx()][..rank];
+        let has = &self.assigned[partition.idx()][..rank];
         let from = self.points.partition_point(|(position, _)| *position < partition.start());
         let mut best: Option<(Fit, u16)> = None;
         for (_, idx) in self.points[from..].iter().chain(&self.points[..from]) {
@@ -113,7 +113,7 @@ impl<'a> Dealing<'a> {
     }
 
     fn fit(&self, idx: u16, has: &[u16], cap: usize) -> Fit {
-        let zone = |idx: u16| self.places[usize::from(idx)].zone;
+        let zone = |idx: u16| self.nodes[usize::from(idx)].zone;
         let new_zone = !has.iter().any(|other| zone(*other) == zone(idx));
         let full = self.load[usize::from(idx)] >= cap;
         match (new_zone, full) {
@@ -124,20 +124,20 @@ impl<'a> Dealing<'a> {
         }
     }
 
-    fn give(&mut self, partition: Partition, rank: usize, idx: u16) {
-        self.given[partition.idx()][rank] = idx;
+    fn assign(&mut self, partition: Partition, rank: usize, idx: u16) {
+        self.assigned[partition.idx()][rank] = idx;
         self.load[usize::from(idx)] += 1;
     }
 
     fn node_ids(self, len: usize) -> Vec<[NodeId; COPIES_MAX]> {
-        let ids = |given: &[u16; COPIES_MAX]| {
+        let ids = |assigned: &[u16; COPIES_MAX]| {
             let mut list = [NodeId::default(); COPIES_MAX];
-            for (id, idx) in list.iter_mut().zip(&given[..len]) {
-                *id = self.places[usize::from(*idx)].node;
+            for (id, idx) in list.iter_mut().zip(&assigned[..len]) {
+                *id = self.nodes[usize::from(*idx)].node;
             }
             list
         };
-        self.given.iter().map(ids).collect()
+        self.assigned.iter().map(ids).collect()
     }
 }
 
@@ -145,9 +145,9 @@ impl<'a> Dealing<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     /// Asked, and counted for reads and writes.
-    pub now: Lists,
+    pub now: PreferenceLists,
     /// Counted for writes as well, as long as the partition has not moved there.
-    pub next: Lists,
+    pub next: PreferenceLists,
 }
 
 #[cfg(test)]

@@ -17,14 +17,14 @@ const NODES_MAX: usize = 2_048;
 const ADDRESS_BYTES_MAX: usize = 1_024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct MeshPlan {
     pub topology: Topology,
-    pub nodes: BTreeMap<NodeId, Enrolled>,
+    pub nodes: BTreeMap<NodeId, EnrolledNode>,
 }
 
 /// What is known of one node beside its place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Enrolled {
+pub struct EnrolledNode {
     /// The incarnation that the others count on; zero before the node's first report.
     pub incarnation: u32,
     /// The epoch with which it was found to lack what it should have.
@@ -35,7 +35,7 @@ pub struct Enrolled {
     pub address: String,
 }
 
-impl Plan {
+impl MeshPlan {
     pub fn epoch(&self) -> Epoch {
         self.topology.epoch
     }
@@ -45,8 +45,8 @@ impl Plan {
     }
 
     /// The same nodes under another topology.
-    pub fn with(&self, topology: Topology) -> Plan {
-        Plan { topology, nodes: self.nodes.clone() }
+    pub fn with(&self, topology: Topology) -> MeshPlan {
+        MeshPlan { topology, nodes: self.nodes.clone() }
     }
 
     /// The life of a node that the others count on, if it was ever heard.
@@ -55,7 +55,7 @@ impl Plan {
     }
 
     /// Others count on what an earlier life of this node had.
-    pub fn counts_on_another(&self, node: NodeId, incarnation: u32) -> bool {
+    pub fn has_other_incarnation(&self, node: NodeId, incarnation: u32) -> bool {
         self.incarnation(node).is_some_and(|known| known != incarnation)
     }
 
@@ -70,15 +70,15 @@ impl Plan {
     }
 
     /// The next plan, with a node that keeps data and nothing of coord.
-    pub fn with_node(&self, node: NodeId, address: &str) -> Plan {
+    pub fn with_node(&self, node: NodeId, address: &str) -> MeshPlan {
         let mut next = self.renewed();
-        next.nodes.insert(node, Enrolled { address: address.to_owned(), ..Enrolled::default() });
+        next.nodes.insert(node, EnrolledNode { address: address.to_owned(), ..EnrolledNode::default() });
         next
     }
 
     /// The next plan, in which a node is told to hand over what it has and go, or to stay after all; none if it is told
     /// so already.
-    pub fn with_leaving(&self, node: NodeId, leaving: bool) -> Result<Option<Plan>, Code> {
+    pub fn with_leaving(&self, node: NodeId, leaving: bool) -> Result<Option<MeshPlan>, Code> {
         // Who has gone may be told to stay, as long as coord would have it back.
         if self.topology.member(node).is_none() && !self.nodes.contains_key(&node) {
             return Err(Code::MemberNotFound);
@@ -95,7 +95,7 @@ impl Plan {
         Ok(Some(next))
     }
 
-    fn renewed(&self) -> Plan {
+    fn renewed(&self) -> MeshPlan {
         self.with(self.topology.renewed(self.next_epoch()))
     }
 
@@ -113,7 +113,7 @@ impl Plan {
         out.into()
     }
 
-    pub fn decode(bytes: Bytes) -> Option<Plan> {
+    pub fn decode(bytes: Bytes) -> Option<MeshPlan> {
         let mut reader = Reader::new(bytes);
         if reader.u8()? != VERSION {
             return None;
@@ -121,40 +121,40 @@ impl Plan {
         let topology = Topology::decode(reader.bytes()?)?;
         let count = reader.count().filter(|count| *count <= NODES_MAX)?;
         let nodes = (0..count).map(|_| decode_node(&mut reader)).collect::<Option<BTreeMap<_, _>>>()?;
-        reader.is_empty().then_some(Plan { topology, nodes })
+        reader.is_empty().then_some(MeshPlan { topology, nodes })
     }
 }
 
-fn decode_node(reader: &mut Reader) -> Option<(NodeId, Enrolled)> {
+fn decode_node(reader: &mut Reader) -> Option<(NodeId, EnrolledNode)> {
     let node = NodeId(reader.varint()?);
     let incarnation = u32::try_from(reader.varint()?).ok()?;
     let stale_since = Epoch(reader.varint()?);
     let leaving = reader.bool()?;
     let address = reader.bytes().filter(|address| address.len() <= ADDRESS_BYTES_MAX)?;
     let address = String::from_utf8(address.into()).ok()?;
-    Some((node, Enrolled { incarnation, stale_since, leaving, address }))
+    Some((node, EnrolledNode { incarnation, stale_since, leaving, address }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::actor::RegionId;
-    use crate::topology::{Member, Space, Standing};
+    use crate::topology::{Member, MemberState, NamespaceCopies};
 
     #[test]
     fn plans_survive_a_round_trip_and_cut_bytes_are_refused() {
         let member =
-            Member { node: NodeId(7), zone: 1, points: 64, standing: Standing::Serving, stale: true };
-        let space = Space { id: 0, copies: 3 };
-        let topology = Topology::new(Epoch(9), RegionId::of("eu"), vec![member], vec![space]);
+            Member { node: NodeId(7), zone: 1, points: 64, state: MemberState::Serving, stale: true };
+        let namespace_id = NamespaceCopies { id: 0, copies: 3 };
+        let topology = Topology::new(Epoch(9), RegionId::of("eu"), vec![member], vec![namespace_id]);
         let known =
-            Enrolled { incarnation: 77, stale_since: Epoch(8), leaving: true, address: "h:1".to_owned() };
-        let nodes = BTreeMap::from([(NodeId(7), known), (NodeId(8), Enrolled::default())]);
-        let plan = Plan { topology, nodes };
+            EnrolledNode { incarnation: 77, stale_since: Epoch(8), leaving: true, address: "h:1".to_owned() };
+        let nodes = BTreeMap::from([(NodeId(7), known), (NodeId(8), EnrolledNode::default())]);
+        let plan = MeshPlan { topology, nodes };
         let bytes = plan.encode();
-        assert_eq!(Plan::decode(bytes.clone()), Some(plan.clone()));
-        assert!((0..bytes.len()).all(|cut| Plan::decode(bytes.slice(..cut)).is_none()));
-        assert!(plan.counts_on_another(NodeId(7), 78) && !plan.counts_on_another(NodeId(7), 77));
-        assert!(!plan.counts_on_another(NodeId(8), 5), "it was never heard");
+        assert_eq!(MeshPlan::decode(bytes.clone()), Some(plan.clone()));
+        assert!((0..bytes.len()).all(|cut| MeshPlan::decode(bytes.slice(..cut)).is_none()));
+        assert!(plan.has_other_incarnation(NodeId(7), 78) && !plan.has_other_incarnation(NodeId(7), 77));
+        assert!(!plan.has_other_incarnation(NodeId(8), 5), "it was never heard");
     }
 }

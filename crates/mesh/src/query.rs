@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
-    pub space: u32,
+    pub namespace_id: u32,
     pub kind: Option<Kind>,
     pub home: Option<RegionId>,
     /// Written at this stamp or later. With it the answer is in the order of time, without it in that of names.
@@ -21,7 +21,7 @@ pub struct Query {
 
 impl Query {
     pub fn encode(&self, out: &mut Vec<u8>) {
-        put_varint(out, u64::from(self.space));
+        put_varint(out, u64::from(self.namespace_id));
         out.push(self.kind.map_or(u8::MAX, |kind| kind as u8));
         put_option(out, self.home.map(|home| u64::from(home.0)));
         put_option(out, self.since.map(|stamp| stamp.0));
@@ -33,7 +33,7 @@ impl Query {
     }
 
     pub fn decode(reader: &mut Reader) -> Option<Query> {
-        let space = u32::try_from(reader.varint()?).ok()?;
+        let namespace_id = u32::try_from(reader.varint()?).ok()?;
         let kind = match reader.u8()? {
             u8::MAX => None,
             number => Some(Kind::from_number(number)?),
@@ -44,7 +44,7 @@ impl Query {
         };
         let since = option(reader)?.map(Stamp);
         let after = if reader.bool()? { Some(reader.bytes()?) } else { None };
-        Some(Query { space, kind, home, since, after, limit: u16::try_from(reader.varint()?).ok()? })
+        Some(Query { namespace_id, kind, home, since, after, limit: u16::try_from(reader.varint()?).ok()? })
     }
 }
 

@@ -9,10 +9,10 @@ mod tests;
 use crate::actor::{Actor, Dot, RegionId};
 use crate::ballot::Ballot;
 use crate::context::Context;
+use crate::counter::{CounterState, CounterSums};
 use crate::hlc::Stamp;
-use crate::set::Set;
+use crate::set::OrSet;
 use crate::siblings::Siblings;
-use crate::tally::{Sums, Tally};
 use base::checksum::hash64;
 use bytes::Bytes;
 use std::cmp::Ordering;
@@ -35,8 +35,8 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     Register(Bytes),
-    Tally(Tally),
-    Set(Set),
+    Counter(CounterState),
+    Set(OrSet),
     Siblings(Siblings),
 }
 
@@ -49,7 +49,7 @@ pub struct Fence {
 
 /// What few records have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rare {
+pub struct RareFields {
     pub fence: Option<Fence>,
     /// The region that owns the key, where one does.
     pub home: Option<RegionId>,
@@ -75,12 +75,12 @@ pub struct Header {
     pub tombstone: bool,
     /// Gone from here on, in milliseconds of the wall clock.
     pub expires_ms: Option<u64>,
-    pub rare: Option<Box<Rare>>,
+    pub rare: Option<Box<RareFields>>,
 }
 
 /// A request that this record has taken in, so that a retry is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Recent {
+pub struct RecentRequest {
     pub stamp: Stamp,
     pub request: u64,
 }
@@ -115,7 +115,7 @@ pub struct Record {
     pub context: Context,
     pub created_ms: u64,
     /// Newest first.
-    pub recent: Vec<Recent>,
+    pub recent: Vec<RecentRequest>,
 }
 
 impl Kind {
@@ -142,8 +142,8 @@ impl Kind {
     pub fn empty_body(self) -> Body {
         match self {
             Kind::Register => Body::Register(Bytes::new()),
-            Kind::GrowingCounter | Kind::Counter | Kind::Numeric => Body::Tally(Tally::default()),
-            Kind::Set => Body::Set(Set::default()),
+            Kind::GrowingCounter | Kind::Counter | Kind::Numeric => Body::Counter(CounterState::default()),
+            Kind::Set => Body::Set(OrSet::default()),
             Kind::Siblings | Kind::Custom => Body::Siblings(Siblings::default()),
         }
     }
@@ -154,7 +154,7 @@ impl Body {
     fn is_empty(&self) -> bool {
         match self {
             Body::Register(_) => true,
-            Body::Tally(tally) => tally.is_empty(),
+            Body::Counter(counter) => counter.is_empty(),
             Body::Set(set) => set.is_empty(),
             Body::Siblings(siblings) => siblings.is_empty(),
         }
@@ -195,10 +195,10 @@ impl Record {
     }
 
     /// What an actor has counted in it.
-    pub fn sums_of(&self, actor: Actor) -> Sums {
+    pub fn sums_by(&self, actor: Actor) -> CounterSums {
         match &self.body {
-            Body::Tally(tally) => tally.sums_of(actor),
-            Body::Register(_) | Body::Set(_) | Body::Siblings(_) => Sums::default(),
+            Body::Counter(counter) => counter.sums_by(actor),
+            Body::Register(_) | Body::Set(_) | Body::Siblings(_) => CounterSums::default(),
         }
     }
 

@@ -2,9 +2,9 @@
 //! A region that is not in the table gets no frames, no data and no waiting; removing it is its eviction. Versions only grow.
 
 use crate::actor::RegionId;
-use crate::marks::REGIONS_MAX;
 use crate::moves::majority;
 use crate::request::Level;
+use crate::watermarks::REGIONS_MAX;
 use base::Code;
 use base::codec::{Reader, put_bytes, put_varint};
 use bytes::Bytes;

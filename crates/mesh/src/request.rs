@@ -61,7 +61,7 @@ pub enum Level {
 
 impl Level {
     /// Whether other regions are waited for.
-    pub fn is_abroad(self) -> bool {
+    pub fn spans_regions(self) -> bool {
         matches!(self, Level::GlobalQuorum | Level::EachQuorum)
     }
 }
@@ -78,7 +78,7 @@ pub struct Get {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Got {
+pub struct GetResult {
     pub record: Option<Box<Record>>,
     /// The region that it was read in.
     pub from: RegionId,
@@ -102,7 +102,7 @@ pub struct Write {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
-    pub space: u32,
+    pub namespace_id: u32,
     /// Included.
     pub start: Bytes,
     /// Excluded; none for all.
@@ -133,9 +133,9 @@ pub enum Reply {
     Conflict(Box<Record>),
     Refused(Code),
     Batch(Vec<Reply>),
-    Scanned(Scanned),
-    Listed(Box<Listed>),
-    Got(Box<Got>),
+    Scanned(ScanPage),
+    Listed(Box<ConflictPage>),
+    Got(Box<GetResult>),
     /// What the session has seen was not here in time, nor to be had elsewhere.
     Lagging {
         lag_ms: u64,
@@ -175,7 +175,7 @@ impl Missing {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scanned {
+pub struct ScanPage {
     /// In order; deleted keys are left out.
     pub records: Vec<(Key, Record)>,
     /// Where to go on; none at the end.
@@ -185,7 +185,7 @@ pub struct Scanned {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listed {
+pub struct ConflictPage {
     /// By the time of the winner, each once.
     pub conflicts: Vec<Conflict>,
     /// The place to go on behind; none at the end.

@@ -7,7 +7,7 @@ use crate::merge::{Merged, merge};
 use crate::record::Record;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum MergeOutcome {
     /// The one that is here has seen the other.
     KeptLocal,
     /// The other has seen the one that is here.
@@ -23,7 +23,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolution {
     pub causality: Causality,
-    pub verdict: Verdict,
+    pub verdict: MergeOutcome,
     pub record: Record,
     /// Who lost, and against whom.
     pub conflict: Option<Loss>,
@@ -45,11 +45,11 @@ pub fn resolve(local: &Record, remote: &Record) -> Resolution {
     };
     let conflict = loser.map(loss);
     let verdict = match causality {
-        _ if conflict.is_some() => Verdict::Conflict,
-        Causality::Equal if record == *local => Verdict::Same,
-        _ if record == *local => Verdict::KeptLocal,
-        _ if record == *remote => Verdict::TookRemote,
-        _ => Verdict::Joined,
+        _ if conflict.is_some() => MergeOutcome::Conflict,
+        Causality::Equal if record == *local => MergeOutcome::Same,
+        _ if record == *local => MergeOutcome::KeptLocal,
+        _ if record == *remote => MergeOutcome::TookRemote,
+        _ => MergeOutcome::Joined,
     };
     Resolution { causality, verdict, record, conflict }
 }

@@ -41,7 +41,7 @@ const UNDECIDED: u8 = 17;
 
 /// What a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
+pub enum RowKind {
     Meta,
     Record,
     Due,
@@ -57,17 +57,17 @@ pub enum Sort {
 }
 
 /// None for a row that no node writes.
-pub fn sort(key: &[u8]) -> Option<Sort> {
+pub fn row_kind(key: &[u8]) -> Option<RowKind> {
     Some(match *key.first()? {
-        META => Sort::Meta,
-        RECORD => Sort::Record,
-        DUE => Sort::Due,
-        HINT => Sort::Hint,
-        CONFLICT => Sort::Conflict,
-        LOG => Sort::Log,
-        BY_KIND | BY_HOME | BY_TIME => Sort::Index,
-        PROMISE => Sort::Promise,
-        UNDECIDED => Sort::Undecided,
+        META => RowKind::Meta,
+        RECORD => RowKind::Record,
+        DUE => RowKind::Due,
+        HINT => RowKind::Hint,
+        CONFLICT => RowKind::Conflict,
+        LOG => RowKind::Log,
+        BY_KIND | BY_HOME | BY_TIME => RowKind::Index,
+        PROMISE => RowKind::Promise,
+        UNDECIDED => RowKind::Undecided,
         _ => return None,
     })
 }
@@ -207,7 +207,7 @@ pub struct Batch {
 }
 
 /// A batch begins with room for what the last one came to, but not for more than this.
-const BATCH_ROOM_BYTES: usize = 64 * 1024;
+const BATCH_CAPACITY_BYTES: usize = 64 * 1024;
 
 /// Two lengths, and whether there is a value.
 const ROW_FRAMING_BYTES_MAX: usize = 2 * 10 + 1;
@@ -231,7 +231,7 @@ impl Batch {
 
     /// What has gathered; another begins.
     pub fn take(&mut self) -> Bytes {
-        let next = Vec::with_capacity(self.bytes.len().min(BATCH_ROOM_BYTES) + ROW_FRAMING_BYTES_MAX);
+        let next = Vec::with_capacity(self.bytes.len().min(BATCH_CAPACITY_BYTES) + ROW_FRAMING_BYTES_MAX);
         std::mem::replace(&mut self.bytes, next).into()
     }
 }

@@ -14,7 +14,7 @@ const VERSION: u8 = 1;
 const ACTORS_MAX: usize = 4_096;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenPosition {
     /// In the log of the node.
     pub position: u64,
     pub stamp: Stamp,
@@ -23,7 +23,7 @@ pub struct Seen {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     /// By actor.
-    seen: Vec<(Actor, Seen)>,
+    seen: Vec<(Actor, SeenPosition)>,
 }
 
 impl Session {
@@ -31,7 +31,7 @@ impl Session {
         self.seen.is_empty()
     }
 
-    pub fn seen(&self) -> &[(Actor, Seen)] {
+    pub fn seen(&self) -> &[(Actor, SeenPosition)] {
         &self.seen
     }
 
@@ -40,15 +40,15 @@ impl Session {
     pub fn observe(&mut self, record: &Record) {
         let stamp = record.header.stamp;
         let dot = record.header.dot;
-        self.note(dot.actor, Seen { position: dot.counter, stamp });
+        self.note(dot.actor, SeenPosition { position: dot.counter, stamp });
         if !record.kind.is_last_write_wins() {
             for (actor, span) in record.context.spans() {
-                self.note(*actor, Seen { position: span.upto, stamp });
+                self.note(*actor, SeenPosition { position: span.upto, stamp });
             }
         }
     }
 
-    fn note(&mut self, actor: Actor, seen: Seen) {
+    fn note(&mut self, actor: Actor, seen: SeenPosition) {
         match self.seen.binary_search_by_key(&actor, |(other, _)| *other) {
             Ok(at) => {
                 let known = &mut self.seen[at].1;
@@ -69,8 +69,12 @@ impl Session {
     }
 
     /// The first region of which something is missing, as `has` tells.
-    pub fn unmet(&self, here: RegionId, has: impl Fn(Actor, Seen) -> bool) -> Option<RegionId> {
-        let lacks = |(actor, seen): &&(Actor, Seen)| actor.region != here && !has(*actor, *seen);
+    pub fn missing_region(
+        &self,
+        here: RegionId,
+        has: impl Fn(Actor, SeenPosition) -> bool,
+    ) -> Option<RegionId> {
+        let lacks = |(actor, seen): &&(Actor, SeenPosition)| actor.region != here && !has(*actor, *seen);
         self.seen.iter().find(lacks).map(|(actor, _)| actor.region)
     }
 
@@ -99,7 +103,7 @@ impl Session {
         let mut session = Session::default();
         for _ in 0..Some(reader.count()?).filter(|count| *count <= ACTORS_MAX)? {
             let actor = Actor::decode(&mut reader)?;
-            session.note(actor, Seen { position: reader.varint()?, stamp: Stamp(reader.varint()?) });
+            session.note(actor, SeenPosition { position: reader.varint()?, stamp: Stamp(reader.varint()?) });
         }
         reader.is_empty().then_some(session)
     }
@@ -117,8 +121,8 @@ mod tests {
     #[test]
     fn a_token_survives_a_round_trip_and_a_forged_one_is_refused() {
         let mut session = Session::default();
-        session.note(actor(1, 2), Seen { position: 70_000, stamp: Stamp(9) });
-        session.note(actor(0, 5), Seen { position: 3, stamp: Stamp(8) });
+        session.note(actor(1, 2), SeenPosition { position: 70_000, stamp: Stamp(9) });
+        session.note(actor(0, 5), SeenPosition { position: 3, stamp: Stamp(8) });
         let bytes = session.encode();
         assert_eq!(Session::decode(bytes.clone()), Some(session.clone()));
         for at in 0..bytes.len() {
@@ -133,11 +137,11 @@ mod tests {
     #[test]
     fn what_was_seen_only_grows_and_this_region_needs_no_waiting() {
         let mut session = Session::default();
-        session.note(actor(1, 2), Seen { position: 7, stamp: Stamp(9) });
-        session.note(actor(1, 2), Seen { position: 5, stamp: Stamp(4) });
-        assert_eq!(session.seen(), [(actor(1, 2), Seen { position: 7, stamp: Stamp(9) })]);
-        assert_eq!(session.unmet(RegionId(1), |_, _| false), None);
-        assert_eq!(session.unmet(RegionId(2), |_, _| false), Some(RegionId(1)));
-        assert_eq!(session.unmet(RegionId(2), |_, seen| seen.position <= 7), None);
+        session.note(actor(1, 2), SeenPosition { position: 7, stamp: Stamp(9) });
+        session.note(actor(1, 2), SeenPosition { position: 5, stamp: Stamp(4) });
+        assert_eq!(session.seen(), [(actor(1, 2), SeenPosition { position: 7, stamp: Stamp(9) })]);
+        assert_eq!(session.missing_region(RegionId(1), |_, _| false), None);
+        assert_eq!(session.missing_region(RegionId(2), |_, _| false), Some(RegionId(1)));
+        assert_eq!(session.missing_region(RegionId(2), |_, seen| seen.position <= 7), None);
     }
 }

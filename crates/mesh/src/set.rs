@@ -9,12 +9,12 @@ use base::codec::{Reader, put_bytes, put_varint};
 use bytes::Bytes;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Set {
+pub struct OrSet {
     /// By element; dots sorted, never empty.
     elements: Vec<(Bytes, Vec<Dot>)>,
 }
 
-impl Set {
+impl OrSet {
     pub fn elements(&self) -> impl ExactSizeIterator<Item = &Bytes> {
         self.elements.iter().map(|(element, _)| element)
     }
@@ -32,11 +32,11 @@ impl Set {
     }
 
     /// Adds under a new dot, which replaces those seen so far; they are put into `seen`.
-    pub fn add(&mut self, element: Bytes, dot: Dot, seen: &mut Context) -> Set {
+    pub fn add(&mut self, element: Bytes, dot: Dot, seen: &mut Context) -> OrSet {
         self.remove(&element, seen);
         let at = self.find(&element).expect_err("it was removed just now");
         self.elements.insert(at, (element.clone(), vec![dot]));
-        Set { elements: vec![(element, vec![dot])] }
+        OrSet { elements: vec![(element, vec![dot])] }
     }
 
     /// Removes what is here of an element; its dots are put into `seen`, and no more is needed as a delta.
@@ -54,7 +54,7 @@ impl Set {
     }
 
     /// Joins two sets, each with what its side has seen.
-    pub fn join(left: (&Set, &Context), right: (&Set, &Context)) -> Set {
+    pub fn join(left: (&OrSet, &Context), right: (&OrSet, &Context)) -> OrSet {
         let ((left, left_seen), (right, right_seen)) = (left, right);
         let (mut l, mut r) = (left.elements.iter().peekable(), right.elements.iter().peekable());
         let mut elements = Vec::with_capacity(left.elements.len().max(right.elements.len()));
@@ -75,7 +75,7 @@ impl Set {
             l.next_if(|(other, _)| other == element);
             r.next_if(|(other, _)| other == element);
         }
-        Set { elements }
+        OrSet { elements }
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -87,7 +87,7 @@ impl Set {
         }
     }
 
-    pub fn decode(reader: &mut Reader) -> Option<Set> {
+    pub fn decode(reader: &mut Reader) -> Option<OrSet> {
         let count = reader.count()?;
         let mut elements: Vec<(Bytes, Vec<Dot>)> = Vec::new();
         for _ in 0..count {
@@ -99,7 +99,7 @@ impl Set {
             }
             elements.push((element, dots));
         }
-        Some(Set { elements })
+        Some(OrSet { elements })
     }
 }
 

@@ -17,7 +17,7 @@ pub const WINDOW_BYTES: usize = 4 * 1024 * 1024;
 const VERSION: u8 = 1;
 
 #[derive(Clone, Debug)]
-struct Flight {
+struct InFlight {
     prev: u64,
     stamp: Stamp,
     bytes: usize,
@@ -36,18 +36,18 @@ pub struct Gap {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Stream {
-    flights: BTreeMap<u64, Flight>,
+pub struct RegionStream {
+    in_flight: BTreeMap<u64, InFlight>,
     bytes: usize,
     /// The last entry that was sent.
     cursor: u64,
     gap: Option<Gap>,
 }
 
-impl Stream {
+impl RegionStream {
     /// Everything up to `acked` is there, as an earlier life knew; a region that is new has nothing.
-    pub fn resume(acked: u64, gap: Option<Gap>) -> Stream {
-        Stream { cursor: acked, gap, ..Stream::default() }
+    pub fn resume(acked: u64, gap: Option<Gap>) -> RegionStream {
+        RegionStream { cursor: acked, gap, ..RegionStream::default() }
     }
 
     /// Up to here every entry that was sent is there.
@@ -55,7 +55,7 @@ impl Stream {
         if planted(Mutant::HolesAcknowledged) {
             return self.cursor;
         }
-        self.flights.values().next().map_or(self.cursor, |flight| flight.prev)
+        self.in_flight.values().next().map_or(self.cursor, |entry| entry.prev)
     }
 
     /// Up to here everything is there.
@@ -80,48 +80,48 @@ impl Stream {
         self.cursor
     }
 
-    pub fn has_room(&self) -> bool {
-        self.flights.len() < WINDOW_ENTRIES && self.bytes < WINDOW_BYTES
+    pub fn has_capacity(&self) -> bool {
+        self.in_flight.len() < WINDOW_ENTRIES && self.bytes < WINDOW_BYTES
     }
 
     pub fn n_under_way(&self) -> usize {
-        self.flights.len()
+        self.in_flight.len()
     }
 
     /// The stamp of the first entry that is not known to be there; zero if there is none.
     pub fn waiting(&self) -> Stamp {
-        self.flights.values().next().map_or(Stamp::ZERO, |flight| flight.stamp)
+        self.in_flight.values().next().map_or(Stamp::ZERO, |entry| entry.stamp)
     }
 
     pub fn sent(&mut self, seq: u64, prev: u64, stamp: Stamp, bytes: usize) {
         assert!(seq > self.cursor && prev <= self.cursor, "entries are sent in order");
         // What lies between the two was not for this region to have.
         let prev = prev.max(self.cursor);
-        self.flights.insert(seq, Flight { prev, stamp, bytes, again_at: None });
+        self.in_flight.insert(seq, InFlight { prev, stamp, bytes, again_at: None });
         self.bytes += bytes;
         self.cursor = seq;
     }
 
     /// It is there. Whether that was news.
-    pub fn landed(&mut self, seq: u64) -> bool {
-        let Some(flight) = self.flights.remove(&seq) else { return false };
-        self.bytes -= flight.bytes;
+    pub fn acknowledge(&mut self, seq: u64) -> bool {
+        let Some(entry) = self.in_flight.remove(&seq) else { return false };
+        self.bytes -= entry.bytes;
         true
     }
 
     /// It is not known to be there: to be sent again.
-    pub fn failed(&mut self, seq: u64, again_at: Instant) {
-        if let Some(flight) = self.flights.get_mut(&seq) {
-            flight.again_at = Some(again_at);
+    pub fn retry_at(&mut self, seq: u64, again_at: Instant) {
+        if let Some(entry) = self.in_flight.get_mut(&seq) {
+            entry.again_at = Some(again_at);
         }
     }
 
     /// What is to be sent again now; it counts as sent.
     pub fn overdue(&mut self, now: Instant) -> Vec<u64> {
         let mut due = Vec::new();
-        for (seq, flight) in &mut self.flights {
-            if flight.again_at.is_some_and(|at| at <= now) {
-                flight.again_at = None;
+        for (seq, entry) in &mut self.in_flight {
+            if entry.again_at.is_some_and(|at| at <= now) {
+                entry.again_at = None;
                 due.push(*seq);
             }
         }
@@ -134,7 +134,7 @@ impl Stream {
         if upto <= self.acked() {
             return;
         }
-        while let Some(entry) = self.flights.first_entry()
+        while let Some(entry) = self.in_flight.first_entry()
             && *entry.key() <= upto
         {
             self.bytes -= entry.remove().bytes;
@@ -161,18 +161,18 @@ impl Stream {
         out.into()
     }
 
-    pub fn decode(bytes: Bytes) -> Option<Stream> {
+    pub fn decode(bytes: Bytes) -> Option<RegionStream> {
         let mut reader = Reader::new(bytes);
         if reader.u8()? != VERSION {
             return None;
         }
         let acked = reader.varint()?;
         if reader.is_empty() {
-            return Some(Stream::resume(acked, None));
+            return Some(RegionStream::resume(acked, None));
         }
         let (after, upto) = (reader.varint()?, reader.varint()?);
         let gap = Gap { after, upto, stamp: Stamp(reader.varint()?) };
-        reader.is_empty().then_some(Stream::resume(acked, Some(gap)))
+        reader.is_empty().then_some(RegionStream::resume(acked, Some(gap)))
     }
 }
 
@@ -180,8 +180,8 @@ impl Stream {
 mod tests {
     use super::*;
 
-    fn sent(seqs: &[u64]) -> Stream {
-        let (mut stream, mut prev) = (Stream::default(), 0);
+    fn sent(seqs: &[u64]) -> RegionStream {
+        let (mut stream, mut prev) = (RegionStream::default(), 0);
         for seq in seqs {
             stream.sent(*seq, prev, Stamp(*seq), 10);
             prev = *seq;
@@ -193,16 +193,16 @@ mod tests {
     fn a_position_has_no_gap_before_it() {
         let mut stream = sent(&[3, 4, 9]);
         assert_eq!(stream.position(), 0);
-        assert!(stream.landed(4) && stream.landed(9) && !stream.landed(9));
+        assert!(stream.acknowledge(4) && stream.acknowledge(9) && !stream.acknowledge(9));
         assert_eq!(stream.position(), 0, "the first is still under way");
-        stream.landed(3);
+        stream.acknowledge(3);
         assert_eq!((stream.position(), stream.n_under_way()), (9, 0));
     }
 
     #[test]
     fn what_fails_is_sent_again_when_it_is_time() {
         let mut stream = sent(&[1, 2]);
-        stream.failed(1, Instant(50));
+        stream.retry_at(1, Instant(50));
         assert_eq!(stream.overdue(Instant(49)), [0u64; 0]);
         assert_eq!(stream.overdue(Instant(50)), [1]);
         assert_eq!(stream.overdue(Instant(99)), [0u64; 0], "once");
@@ -211,28 +211,28 @@ mod tests {
     #[test]
     fn the_window_is_bounded_in_entries_and_bytes() {
         let all: Vec<u64> = (1..=WINDOW_ENTRIES as u64).collect();
-        assert!(!sent(&all).has_room() && sent(&all[1..]).has_room());
-        let mut stream = Stream::default();
+        assert!(!sent(&all).has_capacity() && sent(&all[1..]).has_capacity());
+        let mut stream = RegionStream::default();
         stream.sent(1, 0, Stamp(1), WINDOW_BYTES);
-        assert!(!stream.has_room());
+        assert!(!stream.has_capacity());
     }
 
     #[test]
     fn what_was_cut_from_the_log_holds_the_position_until_it_was_compared() {
         let mut stream = sent(&[1, 2, 3]);
-        stream.landed(1);
+        stream.acknowledge(1);
         stream.skip(7, Stamp(70));
         assert_eq!((stream.position(), stream.acked(), stream.cursor()), (1, 7, 7));
         stream.sent(8, 7, Stamp(8), 1);
-        stream.landed(8);
+        stream.acknowledge(8);
         assert!(stream.has(1) && stream.has(8) && !stream.has(2) && !stream.has(7) && !stream.has(9));
         stream.skip(9, Stamp(90));
         stream.compared(Stamp(89));
         assert_eq!(stream.position(), 1, "a gap grows and stays one");
-        let resumed = Stream::decode(stream.encode()).unwrap();
+        let resumed = RegionStream::decode(stream.encode()).unwrap();
         assert_eq!((resumed.position(), resumed.cursor(), resumed.gap()), (1, 9, stream.gap()));
         stream.compared(Stamp(90));
         assert_eq!(stream.position(), 9);
-        assert_eq!(Stream::decode(stream.encode()).unwrap().position(), 9);
+        assert_eq!(RegionStream::decode(stream.encode()).unwrap().position(), 9);
     }
 }

@@ -7,7 +7,7 @@
 //! partition may take the next step.
 
 use crate::actor::RegionId;
-use crate::placement::{COPIES_MAX, Lists, Place, Placement};
+use crate::placement::{COPIES_MAX, Placement, PreferenceLists, RingNode};
 use crate::ring::{PARTITIONS, Partition, Partitions};
 use base::codec::{Reader, put_bytes, put_varint};
 use base::{Code, NodeId};
@@ -18,7 +18,7 @@ use bytes::Bytes;
 pub struct Epoch(pub u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum MemberState {
     /// In the new lists only.
     Joining,
     Serving,
@@ -32,7 +32,7 @@ pub struct Member {
     pub zone: u32,
     /// Points on the ring.
     pub points: u32,
-    pub standing: Standing,
+    pub state: MemberState,
     /// Away for so long that the others no longer keep for it what they have deleted: it takes part again when
     /// it has caught up.
     pub stale: bool,
@@ -40,7 +40,7 @@ pub struct Member {
 
 /// A namespace, by its number; its name and other policies are not the mesh's business.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
+pub struct NamespaceCopies {
     pub id: u32,
     /// How many replicas its records have; never changed.
     pub copies: u8,
@@ -55,14 +55,14 @@ pub struct Topology {
     /// By node id.
     members: Vec<Member>,
     /// By number.
-    spaces: Vec<Space>,
+    namespace_copies: Vec<NamespaceCopies>,
     switched: Partitions,
     moved: Partitions,
 }
 
 /// Where a partition stands in a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum MovePhase {
     Still,
     Pending,
     Switched,
@@ -71,14 +71,19 @@ pub enum Phase {
 
 const VERSION: u8 = 1;
 pub const MEMBERS_MAX: usize = 1_024;
-const SPACES_MAX: usize = 65_536;
+const NAMESPACES_MAX: usize = 65_536;
 
 impl Topology {
-    pub fn new(epoch: Epoch, region: RegionId, mut members: Vec<Member>, mut spaces: Vec<Space>) -> Topology {
+    pub fn new(
+        epoch: Epoch,
+        region: RegionId,
+        mut members: Vec<Member>,
+        mut namespace_copies: Vec<NamespaceCopies>,
+    ) -> Topology {
         members.sort_by_key(|member| member.node);
-        spaces.sort_by_key(|space| space.id);
+        namespace_copies.sort_by_key(|namespace| namespace.id);
         let (switched, moved) = (Partitions::NONE, Partitions::NONE);
-        Topology { epoch, region, began: epoch, members, spaces, switched, moved }
+        Topology { epoch, region, began: epoch, members, namespace_copies, switched, moved }
     }
 
     pub fn members(&self) -> &[Member] {
@@ -90,46 +95,46 @@ impl Topology {
         self.members.get(at)
     }
 
-    pub fn spaces(&self) -> &[Space] {
-        &self.spaces
+    pub fn namespace_copies(&self) -> &[NamespaceCopies] {
+        &self.namespace_copies
     }
 
     /// How many replicas a namespace has, bounded by the nodes there are.
-    pub fn copies(&self, space: u32) -> Option<u8> {
-        let at = self.spaces.binary_search_by_key(&space, |space| space.id).ok()?;
-        Some(self.spaces[at].copies)
+    pub fn copies(&self, namespace: u32) -> Option<u8> {
+        let at = self.namespace_copies.binary_search_by_key(&namespace, |namespace| namespace.id).ok()?;
+        Some(self.namespace_copies[at].copies)
     }
 
     /// The numbers of replicas in use, each once.
     pub fn copies_in_use(&self) -> Vec<u8> {
-        let mut all: Vec<u8> = self.spaces.iter().map(|space| space.copies).collect();
+        let mut all: Vec<u8> = self.namespace_copies.iter().map(|namespace| namespace.copies).collect();
         all.sort_unstable();
         all.dedup();
         all
     }
 
     pub fn is_moving(&self) -> bool {
-        self.members.iter().any(|member| member.standing != Standing::Serving)
+        self.members.iter().any(|member| member.state != MemberState::Serving)
     }
 
-    pub fn phase(&self, partition: Partition) -> Phase {
+    pub fn phase(&self, partition: Partition) -> MovePhase {
         match () {
-            _ if !self.is_moving() => Phase::Still,
-            _ if self.moved.contains(partition) => Phase::Moved,
-            _ if self.switched.contains(partition) => Phase::Switched,
-            _ => Phase::Pending,
+            _ if !self.is_moving() => MovePhase::Still,
+            _ if self.moved.contains(partition) => MovePhase::Moved,
+            _ if self.switched.contains(partition) => MovePhase::Switched,
+            _ => MovePhase::Pending,
         }
     }
 
     pub fn placement(&self) -> Placement {
-        let deal = |without: Standing| {
-            let places = self.members.iter().filter(|member| member.standing != without);
-            let place =
-                |member: &Member| Place { node: member.node, zone: member.zone, points: member.points };
-            Lists::deal(&places.map(place).collect::<Vec<_>>())
+        let build = |without: MemberState| {
+            let nodes = self.members.iter().filter(|member| member.state != without);
+            let node =
+                |member: &Member| RingNode { node: member.node, zone: member.zone, points: member.points };
+            PreferenceLists::build(&nodes.map(node).collect::<Vec<_>>())
         };
-        let now = deal(Standing::Joining);
-        let next = if self.is_moving() { deal(Standing::Leaving) } else { now.clone() };
+        let now = build(MemberState::Joining);
+        let next = if self.is_moving() { build(MemberState::Leaving) } else { now.clone() };
         Placement { now, next }
     }
 
@@ -145,11 +150,11 @@ impl Topology {
         let mut members = self.members.clone();
         for member in &mut members {
             if leaving.contains(&member.node) {
-                member.standing = Standing::Leaving;
+                member.state = MemberState::Leaving;
             }
         }
-        members.extend(joining.iter().map(|member| Member { standing: Standing::Joining, ..*member }));
-        Ok(Topology::new(epoch, self.region, members, self.spaces.clone()))
+        members.extend(joining.iter().map(|member| Member { state: MemberState::Joining, ..*member }));
+        Ok(Topology::new(epoch, self.region, members, self.namespace_copies.clone()))
     }
 
     /// Takes partitions one phase further, and ends the move when the last one is through.
@@ -158,8 +163,8 @@ impl Topology {
         let mut next = Topology { epoch, ..self.clone() };
         for partition in Partition::all() {
             match self.phase(partition) {
-                Phase::Pending if switch.contains(partition) => next.switched.insert(partition),
-                Phase::Switched if settle.contains(partition) => next.moved.insert(partition),
+                MovePhase::Pending if switch.contains(partition) => next.switched.insert(partition),
+                MovePhase::Switched if settle.contains(partition) => next.moved.insert(partition),
                 _ => {}
             }
         }
@@ -167,8 +172,8 @@ impl Topology {
     }
 
     fn finish(mut self) -> Topology {
-        self.members.retain(|member| member.standing != Standing::Leaving);
-        self.members.iter_mut().for_each(|member| member.standing = Standing::Serving);
+        self.members.retain(|member| member.state != MemberState::Leaving);
+        self.members.iter_mut().for_each(|member| member.state = MemberState::Serving);
         (self.switched, self.moved) = (Partitions::NONE, Partitions::NONE);
         self
     }
@@ -189,14 +194,14 @@ impl Topology {
         Topology { epoch, ..self.clone() }
     }
 
-    pub fn add_space(&self, epoch: Epoch, space: Space) -> Result<Topology, Code> {
-        let lawful = (1..=COPIES_MAX).contains(&usize::from(space.copies));
-        if !lawful || self.copies(space.id).is_some() || self.spaces.len() >= SPACES_MAX {
+    pub fn add_namespace(&self, epoch: Epoch, namespace: NamespaceCopies) -> Result<Topology, Code> {
+        let lawful = (1..=COPIES_MAX).contains(&usize::from(namespace.copies));
+        if !lawful || self.copies(namespace.id).is_some() || self.namespace_copies.len() >= NAMESPACES_MAX {
             return Err(Code::BadQuorum);
         }
         let mut next = Topology { epoch, ..self.clone() };
-        let at = next.spaces.partition_point(|other| other.id < space.id);
-        next.spaces.insert(at, space);
+        let at = next.namespace_copies.partition_point(|other| other.id < namespace.id);
+        next.namespace_copies.insert(at, namespace);
         Ok(next)
     }
 
@@ -210,12 +215,12 @@ impl Topology {
             put_varint(&mut out, member.node.0);
             put_varint(&mut out, u64::from(member.zone));
             put_varint(&mut out, u64::from(member.points));
-            out.push(member.standing as u8 | u8::from(member.stale) << 7);
+            out.push(member.state as u8 | u8::from(member.stale) << 7);
         }
-        put_varint(&mut out, self.spaces.len() as u64);
-        for space in &self.spaces {
-            put_varint(&mut out, u64::from(space.id));
-            out.push(space.copies);
+        put_varint(&mut out, self.namespace_copies.len() as u64);
+        for namespace in &self.namespace_copies {
+            put_varint(&mut out, u64::from(namespace.id));
+            out.push(namespace.copies);
         }
         for set in [&self.switched, &self.moved] {
             let words: Vec<u8> = set.words().iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -234,16 +239,17 @@ impl Topology {
         let began = Epoch(reader.varint()?);
         let count = Some(reader.count()?).filter(|count| *count <= MEMBERS_MAX)?;
         let members = (0..count).map(|_| decode_member(&mut reader)).collect::<Option<Vec<_>>>()?;
-        let count = Some(reader.count()?).filter(|count| *count <= SPACES_MAX)?;
-        let spaces = (0..count).map(|_| decode_space(&mut reader)).collect::<Option<Vec<_>>>()?;
+        let count = Some(reader.count()?).filter(|count| *count <= NAMESPACES_MAX)?;
+        let namespace_copies =
+            (0..count).map(|_| decode_namespace_copies(&mut reader)).collect::<Option<Vec<_>>>()?;
         let (switched, moved) = (decode_set(&mut reader)?, decode_set(&mut reader)?);
-        let topology = Topology { epoch, region, began, members, spaces, switched, moved };
+        let topology = Topology { epoch, region, began, members, namespace_copies, switched, moved };
         (reader.is_empty() && topology.is_ordered()).then_some(topology)
     }
 
     fn is_ordered(&self) -> bool {
         self.members.is_sorted_by(|left, right| left.node < right.node)
-            && self.spaces.is_sorted_by(|left, right| left.id < right.id)
+            && self.namespace_copies.is_sorted_by(|left, right| left.id < right.id)
     }
 }
 
@@ -252,19 +258,19 @@ fn decode_member(reader: &mut Reader) -> Option<Member> {
     let zone = u32::try_from(reader.varint()?).ok()?;
     let points = u32::try_from(reader.varint()?).ok().filter(|points| *points <= 1_024)?;
     let flags = reader.u8()?;
-    let standing = match flags & 0x7f {
-        0 => Standing::Joining,
-        1 => Standing::Serving,
-        2 => Standing::Leaving,
+    let state = match flags & 0x7f {
+        0 => MemberState::Joining,
+        1 => MemberState::Serving,
+        2 => MemberState::Leaving,
         _ => return None,
     };
-    Some(Member { node, zone, points, standing, stale: flags & 0x80 != 0 })
+    Some(Member { node, zone, points, state, stale: flags & 0x80 != 0 })
 }
 
-fn decode_space(reader: &mut Reader) -> Option<Space> {
+fn decode_namespace_copies(reader: &mut Reader) -> Option<NamespaceCopies> {
     let id = u32::try_from(reader.varint()?).ok()?;
     let copies = reader.u8().filter(|copies| (1..=COPIES_MAX).contains(&usize::from(*copies)))?;
-    Some(Space { id, copies })
+    Some(NamespaceCopies { id, copies })
 }
 
 fn decode_set(reader: &mut Reader) -> Option<Partitions> {
@@ -285,14 +291,14 @@ mod tests {
             node: NodeId(node),
             zone: node as u32,
             points: 64,
-            standing: Standing::Serving,
+            state: MemberState::Serving,
             stale: false,
         }
     }
 
     fn topology(nodes: &[u64]) -> Topology {
         let members = nodes.iter().map(|node| member(*node)).collect();
-        Topology::new(Epoch(1), RegionId::of("eu"), members, vec![Space { id: 0, copies: 3 }])
+        Topology::new(Epoch(1), RegionId::of("eu"), members, vec![NamespaceCopies { id: 0, copies: 3 }])
     }
 
     #[test]
@@ -324,14 +330,14 @@ mod tests {
     #[test]
     fn a_partition_goes_through_its_phases_and_the_last_one_ends_the_move() {
         let mut topology = topology(&[1, 2, 3]).begin(Epoch(2), &[member(4)], &[NodeId(1)]).unwrap();
-        assert_eq!(topology.phase(Partition(5)), Phase::Pending);
+        assert_eq!(topology.phase(Partition(5)), MovePhase::Pending);
         let all = Partitions::from_words([u64::MAX; 4]);
         topology = topology.advance(Epoch(3), &all, &all);
-        assert_eq!(topology.phase(Partition(5)), Phase::Switched, "one phase at a time");
+        assert_eq!(topology.phase(Partition(5)), MovePhase::Switched, "one phase at a time");
         topology = topology.advance(Epoch(4), &Partitions::NONE, &all);
-        assert_eq!(topology.phase(Partition(5)), Phase::Still);
+        assert_eq!(topology.phase(Partition(5)), MovePhase::Still);
         let nodes: Vec<u64> = topology.members().iter().map(|member| member.node.0).collect();
         assert_eq!(nodes, [2, 3, 4]);
-        assert!(topology.members().iter().all(|member| member.standing == Standing::Serving));
+        assert!(topology.members().iter().all(|member| member.state == MemberState::Serving));
     }
 }

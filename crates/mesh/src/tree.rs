@@ -11,7 +11,7 @@ pub const LEAVES: usize = 1_024;
 const LEAF_SEED: u64 = 0x6c65_6166;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tree {
+pub struct MerkleTree {
     leaves: Box<[u64; LEAVES]>,
     sum: u64,
 }
@@ -20,9 +20,9 @@ pub struct Tree {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buckets([u64; LEAVES / 64]);
 
-impl Default for Tree {
-    fn default() -> Tree {
-        Tree { leaves: Box::new([0; LEAVES]), sum: 0 }
+impl Default for MerkleTree {
+    fn default() -> MerkleTree {
+        MerkleTree { leaves: Box::new([0; LEAVES]), sum: 0 }
     }
 }
 
@@ -35,7 +35,7 @@ pub fn digest(key: &Key, record: &[u8]) -> u64 {
     hash64(record, key.hash())
 }
 
-impl Tree {
+impl MerkleTree {
     /// Puts a digest in or takes it out: the two are the same.
     pub fn toggle(&mut self, key: &Key, digest: u64) {
         self.leaves[bucket(key)] ^= digest;
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn the_order_of_changes_leaves_no_trace() {
         let mut rng = Rng::new(7);
-        let (mut left, mut right) = (Tree::default(), Tree::default());
+        let (mut left, mut right) = (MerkleTree::default(), MerkleTree::default());
         let keys: Vec<Key> = (0..500u32).map(|n| Key::new(0, &n.to_be_bytes())).collect();
         for key in &keys {
             left.toggle(key, digest(key, b"old"));

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 const REMOVED_MAX: usize = 1_024;
 
 /// What an entry holds, with its bytes.
-pub trait Value: Clone + PartialEq {
+pub trait VersionedValue: Clone + PartialEq {
     fn encode(&self, out: &mut Vec<u8>);
     fn decode(reader: &mut Reader) -> Option<Self>;
 }
@@ -24,7 +24,7 @@ struct Version {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry<T> {
+struct VersionedEntry<T> {
     version: Version,
     /// None for an entry that was removed.
     value: Option<T>,
@@ -32,7 +32,7 @@ struct Entry<T> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionedMap<T> {
-    entries: BTreeMap<String, Entry<T>>,
+    entries: BTreeMap<String, VersionedEntry<T>>,
 }
 
 impl<T> Default for VersionedMap<T> {
@@ -41,10 +41,11 @@ impl<T> Default for VersionedMap<T> {
     }
 }
 
-impl<T: Value> VersionedMap<T> {
+impl<T: VersionedValue> VersionedMap<T> {
     /// The map of a document that had no versions: any change is later.
     pub fn unversioned(values: impl IntoIterator<Item = (String, T)>) -> VersionedMap<T> {
-        let entry = |(name, value)| (name, Entry { version: Version::default(), value: Some(value) });
+        let entry =
+            |(name, value)| (name, VersionedEntry { version: Version::default(), value: Some(value) });
         VersionedMap { entries: values.into_iter().map(entry).collect() }
     }
 
@@ -67,7 +68,7 @@ impl<T: Value> VersionedMap<T> {
     /// A region changes an entry, or removes it.
     pub fn set(&mut self, name: &str, value: Option<T>, here: RegionId) {
         let number = self.entries.get(name).map_or(0, |entry| entry.version.number) + 1;
-        let entry = Entry { version: Version { number, region: here }, value };
+        let entry = VersionedEntry { version: Version { number, region: here }, value };
         self.entries.insert(name.to_owned(), entry);
         self.forget_removed();
     }
@@ -97,7 +98,7 @@ impl<T: Value> VersionedMap<T> {
 
     pub fn encode_to(&self, out: &mut Vec<u8>) {
         put_varint(out, self.entries.len() as u64);
-        for (name, Entry { version, value }) in &self.entries {
+        for (name, VersionedEntry { version, value }) in &self.entries {
             put_bytes(out, name.as_bytes());
             put_varint(out, version.number);
             put_varint(out, u64::from(version.region.0));
@@ -116,7 +117,7 @@ impl<T: Value> VersionedMap<T> {
             let number = reader.varint().filter(|number| *number < u64::MAX / 2)?;
             let region = RegionId(u32::try_from(reader.varint()?).ok()?);
             let value = if reader.bool()? { Some(T::decode(reader)?) } else { None };
-            entries.insert(name, Entry { version: Version { number, region }, value });
+            entries.insert(name, VersionedEntry { version: Version { number, region }, value });
         }
         Some(VersionedMap { entries })
     }
@@ -124,7 +125,7 @@ impl<T: Value> VersionedMap<T> {
 
 /// Later changes rank higher. Values without a version, which two regions may have set to different things, are ordered
 /// by their bytes.
-fn rank<T: Value>(entry: &Entry<T>) -> (Version, Option<Vec<u8>>) {
+fn rank<T: VersionedValue>(entry: &VersionedEntry<T>) -> (Version, Option<Vec<u8>>) {
     let bytes = entry.value.as_ref().map(|value| {
         let mut bytes = Vec::new();
         value.encode(&mut bytes);
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
     use base::Rng;
 
-    impl Value for u8 {
+    impl VersionedValue for u8 {
         fn encode(&self, out: &mut Vec<u8>) {
             out.push(*self);
         }

@@ -2,29 +2,30 @@
 //! It owns the coordination state and what of it is not flushed yet. Every member applies the same entries in
 //! the same order with the same outcome; only the member that a proposal came from answers it.
 
+use crate::auth_tokens::TokenEvent;
 use crate::batch;
+use crate::compaction_gate::CompactionGate;
 use crate::compactor::{self, Compactor};
-use crate::digests::Digests;
-use crate::gate::Gate;
-use crate::held::Held;
+use crate::digests::StateDigests;
+use crate::file_usage::FileUsage;
+use crate::layered_history::LayeredHistory;
+use crate::lease_clock::{self, LeaderProposals, LeaseClock, LeaseOutput};
 use crate::lease_events::{self, LeaseEvent};
-use crate::leases::{self, Lessor, Proposals, Said};
+use crate::lock_waits::{self, LockWaits, WaitId, WaitOutcome};
 use crate::overlay::Overlay;
-use crate::past::Layered;
-use crate::question::{Answer, Asker};
+use crate::peer_message::PeerMessage;
+use crate::question::{AskerId, LeaderAnswer};
+use crate::quota_alarm::QuotaAlarm;
 use crate::reads::{Read, ReadBatch};
-use crate::space::Space;
 use crate::timeline::Timeline;
-use crate::tokens::TokenNews;
-use crate::waits::{self, News, WaitId, Waits};
-use crate::word::Word;
 use base::mutant::{Mutant, planted};
-use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Term, Token, View};
+use base::{Boot, Code, Index, Instant, NodeId, Position, ReadView, ReplyToken, Revision, Term};
 use coord::reply::Reply;
 use coord::request::Request;
 use coord::watch::{self, Hub};
 use coord::{
-    Applied, Claim, Command, Corrupt, Documents, Member, MemberChange, Members, State, Window, rows,
+    Applied, Command, CorruptRow, Documents, HistoryWindow, LockClaim, Member, MemberChange, Members, State,
+    rows,
 };
 use raft::Entry;
 use std::time::Duration;
@@ -38,10 +39,10 @@ mod pieces;
 mod replacing;
 
 pub use crate::overlay::Flush;
-pub use pieces::{HoldId, Keep, Page, PageRow, Place, Source, Survey};
+pub use pieces::{HoldId, HoldKind, Page, PageRequest, PageRow, SizeSurvey, ValueSource};
 
 #[derive(Clone, Debug)]
-pub struct Params {
+pub struct ApplyParams {
     pub me: NodeId,
     pub boot: Boot,
     /// How long applied changes may wait for their flush.
@@ -51,28 +52,28 @@ pub struct Params {
     /// A range whose answer is larger is read in pieces, if the caller can do so.
     pub range_bytes: usize,
     pub watch: watch::Params,
-    pub leases: leases::Params,
+    pub leases: lease_clock::LeaseClockParams,
     /// The initial members of the cluster, as configured; empty for a member that joins later.
-    pub founders: Vec<Member>,
+    pub initial_members: Vec<Member>,
     /// The quota in bytes, by the rows of changes; zero sets no bound.
     pub quota_bytes: u64,
-    pub compaction: compactor::Params,
+    pub compaction: compactor::CompactorParams,
     /// What compactions leave of the past.
-    pub history: Window,
+    pub history: HistoryWindow,
 }
 
 #[derive(Debug)]
-pub enum Input {
+pub enum ApplyInput {
     Committed(Vec<Entry>),
     Read(ReadBatch),
     Watch(watch::Input),
-    Lock(waits::Input),
+    Lock(lock_waits::LockWaitInput),
     /// The time of day, in milliseconds since 1970.
     TimeOfDay(i64),
     /// A message of another member.
-    Word {
+    PeerMessage {
         from: NodeId,
-        word: Word,
+        message: PeerMessage,
     },
     /// The term in which this member leads from now on, if it does.
     Leading(Option<Term>),
@@ -82,27 +83,27 @@ pub enum Input {
 }
 
 #[derive(Debug, Default)]
-pub struct Output {
-    pub replies: Vec<(Token, Result<Reply, Code>)>,
+pub struct ApplyOutput {
+    pub replies: Vec<(ReplyToken, Result<Reply, Code>)>,
     /// Proposals of this member that were applied.
     pub finished: Vec<u64>,
     /// Answers to questions, for `Consensus` to deliver.
-    pub answers: Vec<(Asker, Answer)>,
+    pub answers: Vec<(AskerId, LeaderAnswer)>,
     /// Messages that `Consensus` sends to other members.
-    pub words: Vec<(NodeId, Word)>,
+    pub peer_messages: Vec<(NodeId, PeerMessage)>,
     /// For `Consensus` to propose.
-    pub proposals: Vec<Proposals>,
+    pub proposals: Vec<LeaderProposals>,
     pub flush: Option<Flush>,
     /// In the order in which each stream must get them.
     pub watch: Vec<watch::Response>,
     /// The outcomes of waits for locks.
-    pub locks: Vec<(WaitId, News)>,
+    pub locks: Vec<(WaitId, WaitOutcome)>,
     /// The table of members from these indexes on.
     pub members: Vec<(Index, Members)>,
     /// Users, roles or permissions have changed.
     pub auth_changed: bool,
     /// In the order in which they happened.
-    pub tokens: Vec<TokenNews>,
+    pub tokens: Vec<TokenEvent>,
     /// Some document was replaced.
     pub documents_changed: bool,
     /// In the order in which they happened.
@@ -110,41 +111,41 @@ pub struct Output {
 }
 
 pub struct Apply {
-    params: Params,
+    params: ApplyParams,
     state: State,
     overlay: Overlay,
     applied: Position,
     flushed: Position,
     last_flush: Instant,
     flushes: u64,
-    held: Held,
+    file_usage: FileUsage,
     /// The last revision with which a flush demanded that the index be up to date.
     indexed: Revision,
     /// Reads whose index is not applied yet.
     waiting: Vec<ReadBatch>,
     hub: Hub,
-    lessor: Lessor,
-    space: Space,
+    lease_clock: LeaseClock,
+    quota_alarm: QuotaAlarm,
     /// The newest revision at the age that is retained, and at the age that no watch may lag behind.
-    kept: Timeline,
-    lagging: Timeline,
-    gate: Gate,
+    retention_timeline: Timeline,
+    lag_timeline: Timeline,
+    gate: CompactionGate,
     compactor: Compactor,
-    digests: Digests,
+    digests: StateDigests,
     /// This member's state has diverged: it does nothing more.
-    astray: bool,
+    diverged: bool,
     /// When this member last proposed the time of day.
     marked: Option<Instant>,
     /// When it last proposed to finish a replacement of a member.
     settling: Option<Instant>,
-    waits: Waits,
+    waits: LockWaits,
     /// Sent with the next output: the outcomes that a snapshot brought for waiters.
-    lock_news: Vec<(WaitId, News)>,
+    lock_outcomes: Vec<(WaitId, WaitOutcome)>,
     /// A snapshot may have brought other users and permissions.
     auth_unknown: bool,
     /// Compactions that were asked for by clients who wait until the store has done them.
-    physical: Vec<(Token, Reply)>,
-    holds: pieces::Holds,
+    physical: Vec<(ReplyToken, Reply)>,
+    holds: pieces::RevisionHolds,
     counts: Counts,
 }
 
@@ -159,25 +160,25 @@ pub struct Counts {
 
 impl Apply {
     /// Starts from what the store holds.
-    pub fn restore(params: Params, now: Instant, view: &dyn View) -> Result<Apply, Corrupt> {
+    pub fn restore(params: ApplyParams, now: Instant, view: &dyn ReadView) -> Result<Apply, CorruptRow> {
         let (state, applied) = load(view)?;
         Ok(Apply {
             hub: Hub::new(params.watch.clone(), state.revision()),
-            lessor: Lessor::new(params.leases.clone(), now),
-            space: Space::new(params.me, params.quota_bytes),
-            kept: Timeline::new(params.compaction.keep.map_or(Duration::ZERO, |keep| keep.age)),
-            lagging: Timeline::new(params.compaction.lag_max.age),
-            gate: Gate::default(),
+            lease_clock: LeaseClock::new(params.leases.clone(), now),
+            quota_alarm: QuotaAlarm::new(params.me, params.quota_bytes),
+            retention_timeline: Timeline::new(params.compaction.keep.map_or(Duration::ZERO, |keep| keep.age)),
+            lag_timeline: Timeline::new(params.compaction.lag_max.age),
+            gate: CompactionGate::default(),
             compactor: Compactor::new(params.compaction.clone()),
-            digests: Digests::default(),
-            astray: false,
+            digests: StateDigests::default(),
+            diverged: false,
             marked: None,
             settling: None,
-            waits: Waits::default(),
-            lock_news: Vec::new(),
+            waits: LockWaits::default(),
+            lock_outcomes: Vec::new(),
             auth_unknown: false,
             physical: Vec::new(),
-            holds: pieces::Holds::default(),
+            holds: pieces::RevisionHolds::default(),
             counts: Counts::default(),
             params,
             state,
@@ -186,68 +187,78 @@ impl Apply {
             flushed: applied,
             last_flush: now,
             flushes: 0,
-            held: Held::default(),
+            file_usage: FileUsage::default(),
             indexed: Revision::ZERO,
             waiting: Vec::new(),
         })
     }
 
-    pub fn step(&mut self, now: Instant, view: &dyn View, input: Input, out: &mut Output) {
-        if self.astray {
+    pub fn step(&mut self, now: Instant, view: &dyn ReadView, input: ApplyInput, out: &mut ApplyOutput) {
+        if self.diverged {
             return;
         }
         if std::mem::take(&mut self.auth_unknown) {
-            out.tokens.push(TokenNews::AllRevoked);
+            out.tokens.push(TokenEvent::AllRevoked);
             self.auth_changed(out);
         }
         match input {
-            Input::Committed(entries) => self.on_committed(now, view, entries, out),
-            Input::Read(batch) => self.on_read(now, view, batch, out),
-            Input::Watch(input) => self.on_watch(now, view, input, out),
-            Input::Lock(input) => self.waits.step(input, &self.state, &mut out.locks),
-            Input::Word { from, word: Word::Round(round) } => self.on_round(now, from, round, out),
-            Input::Word { from, word: Word::Digest(digest) } => self.on_digest(from, digest, out),
-            Input::TimeOfDay(millis) => self.mark_time(now, millis, out),
-            Input::Leading(term) => {
+            ApplyInput::Committed(entries) => self.on_committed(now, view, entries, out),
+            ApplyInput::Read(batch) => self.on_read(now, view, batch, out),
+            ApplyInput::Watch(input) => self.on_watch(now, view, input, out),
+            ApplyInput::Lock(input) => self.waits.step(input, &self.state, &mut out.locks),
+            ApplyInput::PeerMessage { from, message: PeerMessage::Compaction(round) } => {
+                self.on_round(now, from, round, out)
+            }
+            ApplyInput::PeerMessage { from, message: PeerMessage::Digest(digest) } => {
+                self.on_digest(from, digest, out)
+            }
+            ApplyInput::TimeOfDay(millis) => self.mark_time(now, millis, out),
+            ApplyInput::Leading(term) => {
                 self.compactor.set_leading(now, term);
                 self.waits.set_leading(term);
-                self.with_lessor(out, |lessor, state, said| lessor.set_leading(now, term, state, said));
-                self.found(out);
-                self.settle_found(now, out);
+                self.with_lease_clock(out, |lease_clock, state, said| {
+                    lease_clock.set_leading(now, term, state, said)
+                });
+                self.propose_bootstrap(out);
+                self.finish_found_replacement(now, out);
             }
-            Input::Flushed(number) => {
+            ApplyInput::Flushed(number) => {
                 if number == self.flushes {
                     self.overlay.flushed();
-                    self.held.flushed();
+                    self.file_usage.flushed();
                     self.answer_physical(out);
                 }
             }
-            Input::Tick => {
+            ApplyInput::Tick => {
                 self.holds.expire(now, self.state.compacted());
                 self.expire_reads(now, out);
-                self.found(out);
-                self.settle_found(now, out);
+                self.propose_bootstrap(out);
+                self.finish_found_replacement(now, out);
                 self.compact_when_due(now, out);
                 self.clear_corrupt(out);
             }
         }
-        out.locks.append(&mut self.lock_news);
-        if self.astray {
+        out.locks.append(&mut self.lock_outcomes);
+        if self.diverged {
             return;
         }
         self.turn_watches(now, view, out);
-        self.with_lessor(out, |lessor, state, said| lessor.tick(now, state, said));
-        self.watch_space(now, out);
+        self.with_lease_clock(out, |lease_clock, state, said| lease_clock.tick(now, state, said));
+        self.check_quota(now, out);
         self.flush_when_due(now, view, out);
     }
 
     /// Steps the lease clock, and passes on its output.
-    fn with_lessor(&mut self, out: &mut Output, speak: impl FnOnce(&mut Lessor, &State, &mut Said)) {
-        let mut said = Said::default();
-        let term = self.lessor.term();
-        speak(&mut self.lessor, &self.state, &mut said);
+    fn with_lease_clock(
+        &mut self,
+        out: &mut ApplyOutput,
+        speak: impl FnOnce(&mut LeaseClock, &State, &mut LeaseOutput),
+    ) {
+        let mut said = LeaseOutput::default();
+        let term = self.lease_clock.term();
+        speak(&mut self.lease_clock, &self.state, &mut said);
         out.answers.append(&mut said.answers);
-        let Some(term) = self.lessor.term().or(term) else { return };
+        let Some(term) = self.lease_clock.term().or(term) else { return };
         let mut commands = Vec::new();
         for command in said.commands {
             if planted(Mutant::ExpiryAppliedLocally)
@@ -261,37 +272,43 @@ impl Apply {
             commands.push(bytes.into());
         }
         if !commands.is_empty() {
-            out.proposals.push(Proposals { term, commands });
+            out.proposals.push(LeaderProposals { term, commands });
         }
     }
 
-    fn watch_space(&mut self, now: Instant, out: &mut Output) {
-        let Some(term) = self.lessor.term() else { return };
-        if let Some(command) = self.space.tick(now, &self.state) {
+    fn check_quota(&mut self, now: Instant, out: &mut ApplyOutput) {
+        let Some(term) = self.lease_clock.term() else { return };
+        if let Some(command) = self.quota_alarm.tick(now, &self.state) {
             let mut bytes = Vec::new();
             Command::Alarm(command).encode(&mut bytes);
-            out.proposals.push(Proposals { term, commands: vec![bytes.into()] });
+            out.proposals.push(LeaderProposals { term, commands: vec![bytes.into()] });
         }
     }
 
     /// The leader of a cluster without a table of members proposes its configured table until there is one: a
     /// proposal may be lost, and a repeated one has no effect.
-    fn found(&mut self, out: &mut Output) {
-        let Some(term) = self.lessor.term() else { return };
-        if self.state.members().is_empty() && !self.params.founders.is_empty() {
+    fn propose_bootstrap(&mut self, out: &mut ApplyOutput) {
+        let Some(term) = self.lease_clock.term() else { return };
+        if self.state.members().is_empty() && !self.params.initial_members.is_empty() {
             let mut bytes = Vec::new();
-            Command::Members(MemberChange::Found(self.params.founders.clone())).encode(&mut bytes);
-            out.proposals.push(Proposals { term, commands: vec![bytes.into()] });
+            Command::Members(MemberChange::Bootstrap(self.params.initial_members.clone())).encode(&mut bytes);
+            out.proposals.push(LeaderProposals { term, commands: vec![bytes.into()] });
         }
     }
 
-    fn answer_physical(&mut self, out: &mut Output) {
+    fn answer_physical(&mut self, out: &mut ApplyOutput) {
         if !self.state.is_sweeping() {
             out.replies.extend(self.physical.drain(..).map(|(token, reply)| (token, Ok(reply))));
         }
     }
 
-    fn on_committed(&mut self, now: Instant, view: &dyn View, entries: Vec<Entry>, out: &mut Output) {
+    fn on_committed(
+        &mut self,
+        now: Instant,
+        view: &dyn ReadView,
+        entries: Vec<Entry>,
+        out: &mut ApplyOutput,
+    ) {
         for entry in entries {
             // After a restart or an installed snapshot the log may begin before the store's position.
             if entry.at.index <= self.applied.index {
@@ -300,14 +317,14 @@ impl Apply {
             assert_eq!(entry.at.index, self.applied.index.next(), "entries are applied without a gap");
             self.apply_entry(now, view, entry, out);
             self.digest_when_due(out);
-            if self.astray {
+            if self.diverged {
                 return;
             }
         }
         self.serve_waiting(now, view, out);
     }
 
-    fn apply_entry(&mut self, now: Instant, view: &dyn View, entry: Entry, out: &mut Output) {
+    fn apply_entry(&mut self, now: Instant, view: &dyn ReadView, entry: Entry, out: &mut ApplyOutput) {
         self.applied = entry.at;
         // A leader lets only whole batches into the log; should one not be, every member skips it alike.
         for proposal in batch::decode(entry.data).unwrap_or_default() {
@@ -318,19 +335,20 @@ impl Apply {
             }
             let Some(command) = Command::decode(proposal.command) else { continue };
             let proposal = coord::Proposal { id, low: proposal.low, command };
-            let records = Layered { overlay: &self.overlay, view };
-            let before = lease_events::Before::of(&self.state);
+            let records = LayeredHistory { overlay: &self.overlay, view };
+            let before = lease_events::LeasesBefore::of(&self.state);
             let Applied::Done { reply, changes } = self.state.apply(&records, entry.at, &proposal) else {
                 // Its answer was given, or was skipped with a snapshot and will never be known.
                 if ours {
                     out.finished.push(id.seq);
-                    out.replies.push((Token(id.seq), Err(Code::Timeout)));
+                    out.replies.push((ReplyToken(id.seq), Err(Code::Timeout)));
                 }
                 continue;
             };
-            let watched = watch::Now { time: now, compacted: self.state.compacted(), past: &records };
+            let watched =
+                watch::HubContext { time: now, compacted: self.state.compacted(), change_log: &records };
             self.hub.observe(&watched, &changes, &mut out.watch);
-            let (_, command) = proposal.command.asked();
+            let (_, command) = proposal.command.caller_and_command();
             self.waits.observe(command, &changes, &self.state, &mut out.locks);
             self.overlay.add(changes);
             if let Ok(reply) = &reply {
@@ -338,26 +356,26 @@ impl Apply {
             }
             if matches!(command, Command::Members(_)) && reply.is_ok() {
                 out.members.push((entry.at.index, self.state.members().clone()));
-                self.settle(now, out);
+                self.propose_finish(now, out);
             }
             out.documents_changed |= matches!(command, Command::Document(_)) && reply.is_ok();
             out.lease_events.extend(before.after(command, reply.as_ref().ok(), &self.state));
-            self.with_lessor(out, |lessor, state, said| {
-                lessor.on_applied(now, command, &reply, state, said);
+            self.with_lease_clock(out, |lease_clock, state, said| {
+                lease_clock.on_applied(now, command, &reply, state, said);
             });
             if ours {
                 out.finished.push(id.seq);
                 match (reply, command) {
                     (Ok(reply), Command::Compact(compact)) if compact.physical => {
-                        self.physical.push((Token(id.seq), reply));
+                        self.physical.push((ReplyToken(id.seq), reply));
                     }
-                    (reply, _) => out.replies.push((Token(id.seq), reply)),
+                    (reply, _) => out.replies.push((ReplyToken(id.seq), reply)),
                 }
             }
         }
     }
 
-    fn on_read(&mut self, now: Instant, view: &dyn View, batch: ReadBatch, out: &mut Output) {
+    fn on_read(&mut self, now: Instant, view: &dyn ReadView, batch: ReadBatch, out: &mut ApplyOutput) {
         if batch.index <= self.applied.index || planted(Mutant::ReadBeforeApplied) {
             self.answer_batch(now, view, batch, out);
         } else {
@@ -365,25 +383,25 @@ impl Apply {
         }
     }
 
-    fn serve_waiting(&mut self, now: Instant, view: &dyn View, out: &mut Output) {
+    fn serve_waiting(&mut self, now: Instant, view: &dyn ReadView, out: &mut ApplyOutput) {
         let applied = self.applied.index;
         for batch in self.waiting.extract_if(.., |batch| batch.index <= applied).collect::<Vec<_>>() {
             self.answer_batch(now, view, batch, out);
         }
     }
 
-    fn answer_batch(&mut self, now: Instant, view: &dyn View, batch: ReadBatch, out: &mut Output) {
+    fn answer_batch(&mut self, now: Instant, view: &dyn ReadView, batch: ReadBatch, out: &mut ApplyOutput) {
         batch.reads.into_iter().for_each(|read| self.answer(view, read, out));
         for ask in batch.asks {
-            self.with_lessor(out, |lessor, state, said| lessor.answer(now, ask, state, said));
+            self.with_lease_clock(out, |lease_clock, state, said| lease_clock.answer(now, ask, state, said));
         }
     }
 
-    fn answer(&self, view: &dyn View, read: Read, out: &mut Output) {
+    fn answer(&self, view: &dyn ReadView, read: Read, out: &mut ApplyOutput) {
         if let Err(code) = self.state.check_read(&read.caller, &read.request) {
             return out.replies.push((read.token, Err(code)));
         }
-        let records = Layered { overlay: &self.overlay, view };
+        let records = LayeredHistory { overlay: &self.overlay, view };
         let reply = match read.request {
             Request::Range(range) if range.in_pieces => {
                 self.state.range_unless_large(&records, range, self.params.range_bytes)
@@ -393,19 +411,19 @@ impl Apply {
         out.replies.push((read.token, reply));
     }
 
-    fn on_watch(&mut self, now: Instant, view: &dyn View, input: watch::Input, out: &mut Output) {
-        let past = Layered { overlay: &self.overlay, view };
-        let watched = watch::Now { time: now, compacted: self.state.compacted(), past: &past };
+    fn on_watch(&mut self, now: Instant, view: &dyn ReadView, input: watch::Input, out: &mut ApplyOutput) {
+        let past = LayeredHistory { overlay: &self.overlay, view };
+        let watched = watch::HubContext { time: now, compacted: self.state.compacted(), change_log: &past };
         self.hub.step(&watched, self.admit_watch(input), &mut out.watch);
     }
 
-    fn turn_watches(&mut self, now: Instant, view: &dyn View, out: &mut Output) {
-        let past = Layered { overlay: &self.overlay, view };
-        let watched = watch::Now { time: now, compacted: self.state.compacted(), past: &past };
+    fn turn_watches(&mut self, now: Instant, view: &dyn ReadView, out: &mut ApplyOutput) {
+        let past = LayeredHistory { overlay: &self.overlay, view };
+        let watched = watch::HubContext { time: now, compacted: self.state.compacted(), change_log: &past };
         self.hub.turn(&watched, &mut out.watch);
     }
 
-    fn expire_reads(&mut self, now: Instant, out: &mut Output) {
+    fn expire_reads(&mut self, now: Instant, out: &mut ApplyOutput) {
         for batch in &mut self.waiting {
             let late = batch.reads.extract_if(.., |read| read.deadline <= now);
             out.replies.extend(late.map(|read| (read.token, Err(Code::Timeout))));
@@ -416,7 +434,7 @@ impl Apply {
 
     /// The store was replaced by a snapshot: what was in memory belongs to the old one. The lease events in between
     /// are returned at once.
-    pub fn install(&mut self, now: Instant, view: &dyn View) -> Result<Vec<LeaseEvent>, Corrupt> {
+    pub fn install(&mut self, now: Instant, view: &dyn ReadView) -> Result<Vec<LeaseEvent>, CorruptRow> {
         let (state, applied) = load(view)?;
         let skipped = lease_events::between(&self.state, &state);
         assert!(applied.index > self.applied.index, "a snapshot is installed only when it leads further");
@@ -427,8 +445,8 @@ impl Apply {
         self.applied = applied;
         self.hub.installed(self.state.revision());
         self.auth_unknown = true;
-        self.waits.installed(&self.state, &mut self.lock_news);
-        self.lessor.forget();
+        self.waits.installed(&self.state, &mut self.lock_outcomes);
+        self.lease_clock.forget();
         self.digests.forget(self.params.me);
         self.holds.installed(self.state.compacted());
         if planted(Mutant::OverlaySurvivesInstall) {
@@ -437,7 +455,7 @@ impl Apply {
         self.overlay = Overlay::default();
         // The number increases, so that the report of a flush of the old store is ignored.
         self.flushes += 1;
-        self.held = Held::default();
+        self.file_usage = FileUsage::default();
         self.flushed = applied;
         self.last_flush = now;
         self.indexed = Revision::ZERO;
@@ -463,7 +481,7 @@ impl Apply {
     }
 
     /// The client behind a place in the queue of a lock, as far as this member knows.
-    pub fn claim(&self, key: &[u8]) -> Option<&Claim> {
+    pub fn claim(&self, key: &[u8]) -> Option<&LockClaim> {
         self.state.claim(key)
     }
 
@@ -518,7 +536,7 @@ impl Apply {
     }
 }
 
-fn load(view: &dyn View) -> Result<(State, Position), Corrupt> {
+fn load(view: &dyn ReadView) -> Result<(State, Position), CorruptRow> {
     let applied = rows::Meta::read(view)?.map_or(Position::ORIGIN, |meta| meta.applied);
     Ok((State::load(view)?.unwrap_or_else(State::empty), applied))
 }

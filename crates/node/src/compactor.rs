@@ -4,7 +4,7 @@
 //! never beyond the retention. A silent member ends the round, unless it has been silent for so long that nothing is
 //! kept for it any more.
 
-use crate::word::{Epoch, Round, Said};
+use crate::peer_message::{CompactionEpoch, CompactionMessage, CompactionSignal};
 use base::{Instant, NodeId, Revision, Term};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,11 +13,11 @@ use std::time::Duration;
 const URGENT_INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug)]
-pub struct Params {
+pub struct CompactorParams {
     /// The revisions that are never compacted automatically; `None` disables automatic compaction.
-    pub keep: Option<Keep>,
+    pub keep: Option<Retention>,
     /// How far behind a watch or a large read may be before nothing is kept for it.
-    pub lag_max: Lag,
+    pub lag_max: LagLimit,
     /// Between two rounds.
     pub interval: Duration,
     /// How long the leader waits for the answers to one question.
@@ -28,7 +28,7 @@ pub struct Params {
 
 /// The past that stays readable: all that is younger, and at least so many revisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keep {
+pub struct Retention {
     pub age: Duration,
     pub revisions: u64,
     /// A compaction that would gain less is not worth it.
@@ -37,14 +37,14 @@ pub struct Keep {
 
 /// Whichever comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lag {
+pub struct LagLimit {
     pub age: Duration,
     pub revisions: u64,
 }
 
 /// The state of the cluster as the leader sees it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sight<'a> {
+pub(crate) struct CompactionContext<'a> {
     pub now: Instant,
     pub members: &'a BTreeSet<NodeId>,
     pub revision: Revision,
@@ -57,38 +57,38 @@ pub(crate) struct Sight<'a> {
 
 /// The output of a step.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Steps {
-    pub words: Vec<(NodeId, Round)>,
+pub(crate) struct CompactorOutput {
+    pub peer_messages: Vec<(NodeId, CompactionMessage)>,
     pub compact: Option<Revision>,
 }
 
 pub(crate) struct Compactor {
-    params: Params,
+    params: CompactorParams,
     term: Option<Term>,
     rounds: u64,
     /// When the last round began, or the term.
     began: Instant,
-    stage: Stage,
+    stage: RoundStage,
     /// When each member was last heard; the beginning of the term for the others.
     heard: BTreeMap<NodeId, Instant>,
     leading_since: Instant,
 }
 
 #[derive(Debug)]
-enum Stage {
+enum RoundStage {
     Resting,
     Asking { goal: Revision, needs: BTreeMap<NodeId, Revision>, until: Instant },
     Noticing { to: Revision, silent: BTreeSet<NodeId>, until: Instant, again: bool },
 }
 
 impl Compactor {
-    pub fn new(params: Params) -> Compactor {
+    pub fn new(params: CompactorParams) -> Compactor {
         Compactor {
             params,
             term: None,
             rounds: 0,
             began: Instant::ZERO,
-            stage: Stage::Resting,
+            stage: RoundStage::Resting,
             heard: BTreeMap::new(),
             leading_since: Instant::ZERO,
         }
@@ -97,15 +97,15 @@ impl Compactor {
     /// A new leader starts a round of its own, and forgets when it heard from the members.
     pub fn set_leading(&mut self, now: Instant, term: Option<Term>) {
         self.term = term;
-        self.stage = Stage::Resting;
+        self.stage = RoundStage::Resting;
         self.heard.clear();
         self.leading_since = now;
         self.began = now;
     }
 
     /// There may be something to do: computing the context is worth its cost.
-    pub fn is_awake(&self, now: Instant, no_space: bool) -> bool {
-        let resting = matches!(self.stage, Stage::Resting) && !self.is_due(now, no_space);
+    pub fn may_act(&self, now: Instant, no_space: bool) -> bool {
+        let resting = matches!(self.stage, RoundStage::Resting) && !self.is_due(now, no_space);
         self.term.is_some() && self.params.keep.is_some() && !resting
     }
 
@@ -114,52 +114,62 @@ impl Compactor {
         now >= self.began.after(if no_space { interval.min(URGENT_INTERVAL) } else { interval })
     }
 
-    pub fn tick(&mut self, sight: &Sight<'_>, steps: &mut Steps) {
+    pub fn tick(&mut self, context: &CompactionContext<'_>, output: &mut CompactorOutput) {
         let Some(keep) = self.params.keep.filter(|_| self.term.is_some()) else { return };
         match &self.stage {
-            Stage::Resting if self.is_due(sight.now, sight.no_space) => self.begin(sight, keep, steps),
-            Stage::Resting => {}
-            Stage::Asking { until, .. } | Stage::Noticing { until, .. } if sight.now >= *until => {
-                self.run_out(sight, steps);
+            RoundStage::Resting if self.is_due(context.now, context.no_space) => {
+                self.begin(context, keep, output)
             }
-            _ => self.go_on(sight, steps),
+            RoundStage::Resting => {}
+            RoundStage::Asking { until, .. } | RoundStage::Noticing { until, .. }
+                if context.now >= *until =>
+            {
+                self.on_timeout(context, output);
+            }
+            _ => self.advance(context, output),
         }
     }
 
-    pub fn hear(&mut self, sight: &Sight<'_>, from: NodeId, word: Round, steps: &mut Steps) {
-        self.heard.insert(from, sight.now);
+    pub fn on_message(
+        &mut self,
+        context: &CompactionContext<'_>,
+        from: NodeId,
+        word: CompactionMessage,
+        output: &mut CompactorOutput,
+    ) {
+        self.heard.insert(from, context.now);
         if Some(word.epoch) != self.epoch() {
             return;
         }
-        match (&mut self.stage, word.said) {
-            (Stage::Asking { needs, .. }, Said::Need(revision)) => {
+        match (&mut self.stage, word.signal) {
+            (RoundStage::Asking { needs, .. }, CompactionSignal::Need(revision)) => {
                 needs.insert(from, revision);
             }
-            (Stage::Noticing { silent, .. }, Said::Agreed) => {
+            (RoundStage::Noticing { silent, .. }, CompactionSignal::Agreed) => {
                 silent.remove(&from);
             }
             _ => return,
         }
-        self.go_on(sight, steps);
+        self.advance(context, output);
     }
 
-    fn epoch(&self) -> Option<Epoch> {
-        self.term.map(|term| Epoch { term, nth: self.rounds })
+    fn epoch(&self) -> Option<CompactionEpoch> {
+        self.term.map(|term| CompactionEpoch { term, nth: self.rounds })
     }
 
-    fn say(&self, to: NodeId, said: Said, steps: &mut Steps) {
+    fn send(&self, to: NodeId, signal: CompactionSignal, output: &mut CompactorOutput) {
         if let Some(epoch) = self.epoch() {
-            steps.words.push((to, Round { epoch, said }));
+            output.peer_messages.push((to, CompactionMessage { epoch, signal }));
         }
     }
 
-    fn begin(&mut self, sight: &Sight<'_>, keep: Keep, steps: &mut Steps) {
-        self.began = sight.now;
-        let Some(goal) = goal(sight, keep).filter(|goal| is_worth_it(sight, keep, *goal)) else { return };
+    fn begin(&mut self, context: &CompactionContext<'_>, keep: Retention, output: &mut CompactorOutput) {
+        self.began = context.now;
+        let Some(goal) = goal(context, keep).filter(|goal| is_worth_it(context, keep, *goal)) else { return };
         self.rounds += 1;
-        let until = sight.now.after(self.params.patience);
-        self.stage = Stage::Asking { goal, needs: BTreeMap::new(), until };
-        sight.members.iter().for_each(|member| self.say(*member, Said::Ask, steps));
+        let until = context.now.after(self.params.patience);
+        self.stage = RoundStage::Asking { goal, needs: BTreeMap::new(), until };
+        context.members.iter().for_each(|member| self.send(*member, CompactionSignal::Ask, output));
     }
 
     /// Nothing is kept any longer for a member that has not been heard for so long.
@@ -169,67 +179,73 @@ impl Compactor {
     }
 
     /// Takes the next step, if all members have answered that the round waits for.
-    fn go_on(&mut self, sight: &Sight<'_>, steps: &mut Steps) {
+    fn advance(&mut self, context: &CompactionContext<'_>, output: &mut CompactorOutput) {
         match &self.stage {
-            Stage::Resting => {}
-            Stage::Asking { goal, needs, .. } => {
+            RoundStage::Resting => {}
+            RoundStage::Asking { goal, needs, .. } => {
                 let missing = |member: &&NodeId| !needs.contains_key(member);
-                let waits = |member: &NodeId| !self.is_given_up(sight.now, *member);
-                if !sight.members.iter().filter(missing).any(waits) {
+                let waits = |member: &NodeId| !self.is_given_up(context.now, *member);
+                if !context.members.iter().filter(missing).any(waits) {
                     let least = needs.values().min().copied();
                     let to = least.map_or(*goal, |least| Revision(least.0 - 1).min(*goal));
                     let told = needs.keys().copied().collect();
-                    self.give_notice(sight, to, told, steps);
+                    self.give_notice(context, to, told, output);
                 }
             }
-            Stage::Noticing { to, silent, .. } => {
-                if silent.iter().all(|member| self.is_given_up(sight.now, *member)) {
-                    steps.compact = Some(*to);
-                    self.stage = Stage::Resting;
+            RoundStage::Noticing { to, silent, .. } => {
+                if silent.iter().all(|member| self.is_given_up(context.now, *member)) {
+                    output.compact = Some(*to);
+                    self.stage = RoundStage::Resting;
                 }
             }
         }
     }
 
-    fn give_notice(&mut self, sight: &Sight<'_>, to: Revision, silent: BTreeSet<NodeId>, steps: &mut Steps) {
-        let worth_it = self.params.keep.is_some_and(|keep| is_worth_it(sight, keep, to));
+    fn give_notice(
+        &mut self,
+        context: &CompactionContext<'_>,
+        to: Revision,
+        silent: BTreeSet<NodeId>,
+        output: &mut CompactorOutput,
+    ) {
+        let worth_it = self.params.keep.is_some_and(|keep| is_worth_it(context, keep, to));
         if !worth_it {
-            self.stage = Stage::Resting;
+            self.stage = RoundStage::Resting;
             return;
         }
-        silent.iter().for_each(|member| self.say(*member, Said::Notice(to), steps));
-        let until = sight.now.after(self.params.patience);
-        self.stage = Stage::Noticing { to, silent, until, again: false };
+        silent.iter().for_each(|member| self.send(*member, CompactionSignal::Notice(to), output));
+        let until = context.now.after(self.params.patience);
+        self.stage = RoundStage::Noticing { to, silent, until, again: false };
     }
 
     /// A member has not answered, or has refused: a notice is given once more, then the round ends.
-    fn run_out(&mut self, sight: &Sight<'_>, steps: &mut Steps) {
-        self.go_on(sight, steps);
-        match std::mem::replace(&mut self.stage, Stage::Resting) {
-            Stage::Noticing { to, silent, until, again: false } if until <= sight.now => {
-                silent.iter().for_each(|member| self.say(*member, Said::Notice(to), steps));
-                let until = sight.now.after(self.params.patience);
-                self.stage = Stage::Noticing { to, silent, until, again: true };
+    fn on_timeout(&mut self, context: &CompactionContext<'_>, output: &mut CompactorOutput) {
+        self.advance(context, output);
+        match std::mem::replace(&mut self.stage, RoundStage::Resting) {
+            RoundStage::Noticing { to, silent, until, again: false } if until <= context.now => {
+                silent.iter().for_each(|member| self.send(*member, CompactionSignal::Notice(to), output));
+                let until = context.now.after(self.params.patience);
+                self.stage = RoundStage::Noticing { to, silent, until, again: true };
             }
-            under_way @ Stage::Noticing { until, .. } if until > sight.now => self.stage = under_way,
+            under_way @ RoundStage::Noticing { until, .. } if until > context.now => self.stage = under_way,
             _ => {}
         }
     }
 }
 
 /// The highest revision that a round may compact to.
-fn goal(sight: &Sight<'_>, keep: Keep) -> Option<Revision> {
-    if sight.no_space {
-        return Some(sight.revision);
+fn goal(context: &CompactionContext<'_>, keep: Retention) -> Option<Revision> {
+    if context.no_space {
+        return Some(context.revision);
     }
-    let by_count = Revision(sight.revision.0.saturating_sub_unsigned(keep.revisions));
-    Some(sight.aged?.min(by_count))
+    let by_count = Revision(context.revision.0.saturating_sub_unsigned(keep.revisions));
+    Some(context.aged?.min(by_count))
 }
 
 /// While space is low, every compaction is worth it.
-fn is_worth_it(sight: &Sight<'_>, keep: Keep, to: Revision) -> bool {
-    let step = if sight.no_space { 1 } else { keep.step.max(1) };
-    to > Revision::EMPTY_STORE && to.0.saturating_sub(sight.compacted.0) >= step as i64
+fn is_worth_it(context: &CompactionContext<'_>, keep: Retention, to: Revision) -> bool {
+    let step = if context.no_space { 1 } else { keep.step.max(1) };
+    to > Revision::EMPTY_STORE && to.0.saturating_sub(context.compacted.0) >= step as i64
 }
 
 #[cfg(test)]

@@ -2,35 +2,35 @@
 //! Requests, frames, ticks and completions go in one by one; `collect` ends a turn and hands out everything
 //! that follows. A proposal is never answered here unless its deadline passes: `Apply` answers it.
 
-use crate::asks::Asks;
 use crate::batch::Proposal;
-use crate::changes::{self, Changes, Kind};
+use crate::config_changes::{self, BatchKind, ConfigChanges};
 use crate::frame::Frame;
-use crate::leases::Proposals;
-use crate::member::{changer_id, lessor_id};
-use crate::pending::Pending;
-use crate::question::{Answer, Ask, Asker, Question};
+use crate::lease_clock::LeaderProposals;
+use crate::member::{config_change_origin, leader_origin};
+use crate::peer_message::PeerMessage;
+use crate::pending::PendingProposals;
+use crate::question::{AskedQuestion, AskerId, LeaderAnswer, LeaderQuestion};
 use crate::reads::{Read, ReadBatch, ReadCounts, Reads};
-use crate::staging::{Outcome, Received, Stage, Staging};
-use crate::word::Word;
+use crate::snapshot_receiver::{PartOutcome, SnapshotReceiver, StagedOutcome, StagingStep};
+use crate::waiting_questions::WaitingQuestions;
 use base::limits::{APPLY_LAG_ENTRIES_MAX, ENTRY_BYTES_SOFT, FORWARD_BYTES_MAX, PROPOSALS_WAITING_BYTES_MAX};
 use base::mutant::{Mutant, planted};
-use base::{Boot, Code, Index, Instant, NodeId, Position, ProposalId, Term, Token};
+use base::{Boot, Code, Index, Instant, NodeId, Position, ProposalId, ReplyToken, Term};
 use bytes::Bytes;
 use coord::reply::Reply;
 use coord::request;
 use coord::{Caller, Command};
-use inquiry::Inquiry;
-use raft::{Config, Entry, Message, Note, Persist, Raft, Refusal, Restored, Status};
+use inquiry::LogInquiry;
+use own_entry::OwnEntryProbe;
+use raft::{Config, Entry, Message, Persist, ProtocolViolation, Raft, RaftEvent, RestoredState, Status};
 use std::collections::VecDeque;
 use std::time::Duration;
-use vouching::Vouching;
 
 mod inquiry;
-mod vouching;
+mod own_entry;
 
 #[derive(Clone, Debug)]
-pub struct Params {
+pub struct ConsensusParams {
     pub raft: raft::Params,
     /// After this long without an answer a read round or a forwarded proposal is tried again.
     pub retry_after: Duration,
@@ -38,30 +38,30 @@ pub struct Params {
 
 /// A request whose caller waits for the reply under this token.
 #[derive(Clone, Debug)]
-pub struct Request {
-    pub token: Token,
+pub struct ClientRequest {
+    pub token: ReplyToken,
     pub deadline: Instant,
-    pub work: Work,
+    pub work: ClientWork,
 }
 
 #[derive(Clone, Debug)]
-pub enum Work {
+pub enum ClientWork {
     /// An encoded `coord` command, to be ordered and applied.
     Propose(Bytes),
     /// Answered without a log entry; linearizable unless it says otherwise.
     Read(request::Request, Caller),
     /// For the leader to answer.
-    Ask(Question),
+    LeaderQuestion(LeaderQuestion),
 }
 
 #[derive(Debug)]
-pub enum Input {
+pub enum ConsensusInput {
     Tick,
     Received {
         from: NodeId,
         frame: Frame,
     },
-    Request(Request),
+    Request(ClientRequest),
     Persisted(u64),
     /// `Apply` has applied up to `index` and answered these proposals of ours.
     Applied {
@@ -71,11 +71,11 @@ pub enum Input {
         configs: Vec<(Index, Config)>,
     },
     /// What `Apply` answered to a question.
-    Answered(Asker, Answer),
+    Answered(AskerId, LeaderAnswer),
     /// A message of `Apply` to another member.
-    Say(NodeId, Word),
+    SendPeerMessage(NodeId, PeerMessage),
     /// What `Apply` proposes as the leader of a term.
-    Lessor(Proposals),
+    LeaderProposals(LeaderProposals),
     Flushed(Position),
     Lost(NodeId),
     /// The staged store is durable at this position, or could not be built.
@@ -97,42 +97,42 @@ pub enum Input {
 }
 
 #[derive(Debug, Default)]
-pub struct Output {
+pub struct ConsensusOutput {
     pub send: Vec<(NodeId, Frame)>,
     pub persist: Vec<Persist>,
     pub committed: Vec<Entry>,
     pub reads: Vec<ReadBatch>,
     /// Messages of other members to `Apply`.
-    pub words: Vec<(NodeId, Word)>,
-    pub refused: Vec<(Token, Code)>,
+    pub peer_messages: Vec<(NodeId, PeerMessage)>,
+    pub refused: Vec<(ReplyToken, Code)>,
     /// Questions that were answered by the leader.
-    pub answered: Vec<(Token, Reply)>,
+    pub answered: Vec<(ReplyToken, Reply)>,
     /// Set when it changed: the term in which this member leads, if it does. `Apply` must get it before the rest of
     /// this turn's output.
     pub leading: Option<Option<Term>>,
-    pub stage: Vec<Stage>,
-    pub snapshots: Vec<SnapshotOrder>,
+    pub stage: Vec<StagingStep>,
+    pub snapshots: Vec<SnapshotRequest>,
     pub released: Option<Index>,
     /// Members that violated the protocol: their streams are to be closed.
-    pub forged: Vec<(NodeId, Refusal)>,
-    pub notes: Vec<Note>,
+    pub forged: Vec<(NodeId, ProtocolViolation)>,
+    pub events: Vec<RaftEvent>,
 }
 
 /// A follower needs the whole state: announce it with the position of the view that is streamed.
 #[derive(Debug)]
-pub struct SnapshotOrder {
+pub struct SnapshotRequest {
     pub id: u64,
     pub to: NodeId,
     pub message: Message,
 }
 
 pub struct Consensus {
-    params: Params,
+    params: ConsensusParams,
     raft: Raft,
-    pending: Pending,
+    pending: PendingProposals,
     reads: Reads,
-    staging: Staging,
-    asks: Asks,
+    staging: SnapshotReceiver,
+    asks: WaitingQuestions,
     me: NodeId,
     boot: Boot,
     /// Commands that this member proposes itself as leader, and how many it has proposed.
@@ -150,23 +150,23 @@ pub struct Consensus {
     applied: Index,
     /// The configuration is that of this index.
     configured: Index,
-    changes: Changes,
-    vouching: Vouching,
-    inquiry: Inquiry,
+    changes: ConfigChanges,
+    own_entry: OwnEntryProbe,
+    inquiry: LogInquiry,
     snapshot_ids: u64,
     raft_out: raft::Output,
 }
 
 impl Consensus {
-    pub fn new(params: Params, restored: Restored, boot: Boot) -> Consensus {
+    pub fn new(params: ConsensusParams, restored: RestoredState, boot: Boot) -> Consensus {
         let me = params.raft.id;
         let applied = restored.applied.index;
         Consensus {
             raft: Raft::new(params.raft.clone(), restored),
-            pending: Pending::new(me, boot),
+            pending: PendingProposals::new(me, boot),
             reads: Reads::new(me, boot),
-            staging: Staging::default(),
-            asks: Asks::new(me, boot),
+            staging: SnapshotReceiver::default(),
+            asks: WaitingQuestions::new(me, boot),
             me,
             boot,
             own: Vec::new(),
@@ -178,9 +178,9 @@ impl Consensus {
             target: (Term::ZERO, None),
             applied,
             configured: applied,
-            changes: Changes::default(),
-            vouching: Vouching::default(),
-            inquiry: Inquiry::default(),
+            changes: ConfigChanges::default(),
+            own_entry: OwnEntryProbe::default(),
+            inquiry: LogInquiry::default(),
             // Unique over restarts, so that parts of an old stream never fit a new one.
             snapshot_ids: boot.0 << 32,
             raft_out: raft::Output::default(),
@@ -205,38 +205,38 @@ impl Consensus {
         self.reads.counts()
     }
 
-    pub fn step(&mut self, now: Instant, input: Input, out: &mut Output) {
+    pub fn step(&mut self, now: Instant, input: ConsensusInput, out: &mut ConsensusOutput) {
         match input {
-            Input::Tick => self.on_tick(now, out),
-            Input::Received { from, frame } => self.on_frame(now, from, frame, out),
-            Input::Request(request) => self.on_request(request, out),
-            Input::Persisted(seq) => self.on_persisted(seq),
-            Input::Applied { index, finished, configs } => {
+            ConsensusInput::Tick => self.on_tick(now, out),
+            ConsensusInput::Received { from, frame } => self.on_frame(now, from, frame, out),
+            ConsensusInput::Request(request) => self.on_request(request, out),
+            ConsensusInput::Persisted(seq) => self.on_persisted(seq),
+            ConsensusInput::Applied { index, finished, configs } => {
                 self.configure(configs);
                 self.on_applied(index, finished);
             }
-            Input::Answered(asker, answer) => self.on_answered(asker, answer, out),
-            Input::Say(to, word) => out.send.push((to, Frame::Word(word))),
-            Input::Lessor(proposals) => self.on_lessor(proposals),
-            Input::Flushed(at) => self.on_flushed(at),
-            Input::Lost(peer) => {
+            ConsensusInput::Answered(asker, answer) => self.on_answered(asker, answer, out),
+            ConsensusInput::SendPeerMessage(to, word) => out.send.push((to, Frame::PeerMessage(word))),
+            ConsensusInput::LeaderProposals(proposals) => self.on_leader_proposals(proposals),
+            ConsensusInput::Flushed(at) => self.on_flushed(at),
+            ConsensusInput::Lost(peer) => {
                 self.raft.step(raft::Input::Lost(peer));
             }
-            Input::Staged { id, at, config } => self.on_staged(id, at, config.as_ref(), out),
-            Input::SnapshotSent { to, ok } => {
+            ConsensusInput::Staged { id, at, config } => self.on_staged(id, at, config.as_ref(), out),
+            ConsensusInput::SnapshotSent { to, ok } => {
                 self.raft.step(raft::Input::SnapshotSent { to, ok });
             }
-            Input::Transfer(to) => {
+            ConsensusInput::Transfer(to) => {
                 self.raft.step(raft::Input::Transfer(to));
             }
-            Input::AcceptLoss(id) => self.accept_loss(id),
-            Input::Campaign => {
+            ConsensusInput::AcceptLoss(id) => self.accept_loss(id),
+            ConsensusInput::Campaign => {
                 self.raft.step(raft::Input::Campaign);
             }
         }
     }
 
-    fn on_tick(&mut self, now: Instant, out: &mut Output) {
+    fn on_tick(&mut self, now: Instant, out: &mut ConsensusOutput) {
         self.raft.step(raft::Input::Tick);
         let late = self.pending.expire(now).into_iter();
         let late = late.chain(self.reads.expire(now)).chain(self.asks.expire(now));
@@ -244,14 +244,14 @@ impl Consensus {
         out.refused.extend(late.map(|token| (token, code)));
         let then = Instant(now.0.saturating_sub(self.params.retry_after.as_micros() as u64));
         self.reads.give_up_since(then);
-        self.asks.put_again_since(then);
+        self.asks.ask_again_since(then);
         // What this member proposed as leader is in its own log and needs no repetition.
         if !self.raft.is_leader() && self.pending.has_unanswered_since(then) {
             self.pending.resend_all();
         }
     }
 
-    fn on_frame(&mut self, now: Instant, from: NodeId, frame: Frame, out: &mut Output) {
+    fn on_frame(&mut self, now: Instant, from: NodeId, frame: Frame, out: &mut ConsensusOutput) {
         self.note_peer(from);
         match frame {
             Frame::Raft(message) if message.from() == from => {
@@ -260,10 +260,10 @@ impl Consensus {
             Frame::Raft(_) => {}
             Frame::Forward(batch) => {
                 if !self.on_forward(from, batch) {
-                    out.forged.push((from, Refusal::Fields));
+                    out.forged.push((from, ProtocolViolation::Fields));
                 }
             }
-            Frame::Word(word) => out.words.push((from, word)),
+            Frame::PeerMessage(word) => out.peer_messages.push((from, word)),
             Frame::LogQuestion { boot, round } => {
                 out.send.push((from, Frame::LogAnswer { boot, round, state: self.log_state() }));
             }
@@ -271,35 +271,41 @@ impl Consensus {
             Frame::SteppedDown(term) => self.on_stepped_down(from, term),
             // The shell keeps it.
             Frame::ClientUrl(_) | Frame::Members(_) => {}
-            Frame::Ask { boot, token, question } => {
-                let asker = Asker { member: from, boot, token };
+            Frame::LeaderQuestion { boot, token, question } => {
+                let asker = AskerId { member: from, boot, token };
                 // The asker asks again long before that.
                 let deadline = now.after(self.params.retry_after * 2);
-                self.take_ask(Ask { asker, deadline, question }, out);
+                self.on_question(AskedQuestion { asker, deadline, question }, out);
             }
-            Frame::Answer { boot, token, answer } => {
-                self.on_answered(Asker { member: self.me, boot, token }, answer, out);
+            Frame::LeaderAnswer { boot, token, answer } => {
+                self.on_answered(AskerId { member: self.me, boot, token }, answer, out);
             }
             Frame::Snapshot { id, number, part } => {
                 let committed = self.raft.status().committed;
                 match self.staging.on_part(from, id, number, part, committed) {
-                    Received::Nothing => {}
-                    Received::Do(stage) => out.stage.push(stage),
-                    Received::TellRaft(message) => {
+                    PartOutcome::Nothing => {}
+                    PartOutcome::Do(stage) => out.stage.push(stage),
+                    PartOutcome::TellRaft(message) => {
                         self.raft.step(raft::Input::Received(message));
                     }
-                    Received::Refused(refusal) => out.forged.push((from, refusal)),
+                    PartOutcome::Refused(refusal) => out.forged.push((from, refusal)),
                 }
             }
         }
     }
 
     /// Raft decides at once, so that nothing else comes between its decision and the staged store.
-    fn on_staged(&mut self, id: u64, at: Option<Position>, config: Option<&Config>, out: &mut Output) {
+    fn on_staged(
+        &mut self,
+        id: u64,
+        at: Option<Position>,
+        config: Option<&Config>,
+        out: &mut ConsensusOutput,
+    ) {
         match self.staging.on_staged(id, at, config) {
-            Outcome::Nothing => {}
-            Outcome::Forged(from) => out.forged.push((from, Refusal::Snapshot)),
-            Outcome::Complete(message) => {
+            StagedOutcome::Nothing => {}
+            StagedOutcome::Forged(from) => out.forged.push((from, ProtocolViolation::Snapshot)),
+            StagedOutcome::Complete(message) => {
                 self.raft.step(raft::Input::Received(message));
                 self.collect_raft(out);
                 self.staging.on_decided();
@@ -316,9 +322,9 @@ impl Consensus {
     }
 
     /// Tells the other members, in case they still receive from this member.
-    fn tell_stepping_down(&self, notes: &[Note], out: &mut Output) {
-        for note in notes {
-            let Note::SteppedDown(term) = note else { continue };
+    fn broadcast_step_down(&self, events: &[RaftEvent], out: &mut ConsensusOutput) {
+        for note in events {
+            let RaftEvent::SteppedDown(term) = note else { continue };
             let config = self.raft.config();
             let others = config.voters.into_iter().chain(config.outgoing).filter(|id| *id != self.me);
             out.send.extend(others.map(|id| (id, Frame::SteppedDown(*term))));
@@ -326,7 +332,7 @@ impl Consensus {
     }
 
     /// A question to this member. The asker repeats a question that is dropped because another member leads.
-    fn take_ask(&mut self, ask: Ask, out: &mut Output) {
+    fn on_question(&mut self, ask: AskedQuestion, out: &mut ConsensusOutput) {
         if planted(Mutant::KeepAliveUnverified) && self.raft.is_leader() {
             let batch = ReadBatch { index: Index::ZERO, reads: Vec::new(), asks: vec![ask] };
             return out.reads.push(batch);
@@ -336,20 +342,20 @@ impl Consensus {
         }
     }
 
-    fn on_answered(&mut self, asker: Asker, answer: Answer, out: &mut Output) {
-        let Asker { member, boot, token } = asker;
+    fn on_answered(&mut self, asker: AskerId, answer: LeaderAnswer, out: &mut ConsensusOutput) {
+        let AskerId { member, boot, token } = asker;
         if member != self.me {
-            return out.send.push((member, Frame::Answer { boot, token, answer }));
+            return out.send.push((member, Frame::LeaderAnswer { boot, token, answer }));
         }
         match answer {
             Some(reply) if self.asks.finish(boot, token) => out.answered.push((token, reply)),
             Some(_) => {}
-            None => self.asks.put_again(boot, token),
+            None => self.asks.ask_again(boot, token),
         }
     }
 
     /// Proposed only in the term that they were made in; `Apply` repeats what is dropped here and still needed.
-    fn on_lessor(&mut self, proposals: Proposals) {
+    fn on_leader_proposals(&mut self, proposals: LeaderProposals) {
         let Status { term, .. } = self.raft.status();
         let current = self.raft.is_leader() && term == proposals.term;
         if current || planted(Mutant::RevokeWithoutGuard) {
@@ -362,7 +368,7 @@ impl Consensus {
 
     fn add_own_change(&mut self, command: Bytes) {
         self.own_changes += 1;
-        let id = ProposalId { origin: changer_id(self.me), boot: self.boot, seq: self.own_changes };
+        let id = ProposalId { origin: config_change_origin(self.me), boot: self.boot, seq: self.own_changes };
         let mut batch = Vec::new();
         Proposal { id, low: self.own_changes, command }.encode(&mut batch);
         self.changes.add(batch.into());
@@ -371,7 +377,7 @@ impl Consensus {
     fn take_own(&mut self, batch: &mut Vec<u8>) {
         for command in self.own.drain(..) {
             self.own_seq += 1;
-            let id = ProposalId { origin: lessor_id(self.me), boot: self.boot, seq: self.own_seq };
+            let id = ProposalId { origin: leader_origin(self.me), boot: self.boot, seq: self.own_seq };
             Proposal { id, low: self.own_seq, command }.encode(batch);
         }
     }
@@ -379,37 +385,37 @@ impl Consensus {
     /// The origin repeats what is dropped here, so no caller is answered. False for a batch that no correct member
     /// forwards.
     fn on_forward(&mut self, from: NodeId, batch: Bytes) -> bool {
-        let room = self.forwarded_bytes + batch.len() <= PROPOSALS_WAITING_BYTES_MAX;
-        if !self.raft.is_leader() || !room {
+        let has_capacity = self.forwarded_bytes + batch.len() <= PROPOSALS_WAITING_BYTES_MAX;
+        if !self.raft.is_leader() || !has_capacity {
             return true;
         }
         if batch.len() > FORWARD_BYTES_MAX {
             return false;
         }
-        match changes::kind_of(from, batch.clone()) {
-            Kind::Plain => {
+        match config_changes::classify(from, batch.clone()) {
+            BatchKind::Plain => {
                 self.forwarded_bytes += batch.len();
                 self.forwarded.push_back(batch);
             }
-            Kind::Change => self.changes.add(batch),
-            Kind::Unlawful => return false,
+            BatchKind::Change => self.changes.add(batch),
+            BatchKind::Invalid => return false,
         }
         true
     }
 
-    fn on_request(&mut self, request: Request, out: &mut Output) {
-        let Request { token, deadline, work } = request;
+    fn on_request(&mut self, request: ClientRequest, out: &mut ConsensusOutput) {
+        let ClientRequest { token, deadline, work } = request;
         let lag = self.raft.status().committed.0.saturating_sub(self.applied.0);
         let taken = match work {
             _ if lag > APPLY_LAG_ENTRIES_MAX => false,
-            Work::Propose(command) => self.pending.add(token, command, deadline),
-            Work::Read(request, caller) if request.is_serializable() => {
+            ClientWork::Propose(command) => self.pending.add(token, command, deadline),
+            ClientWork::Read(request, caller) if request.is_serializable() => {
                 let read = Read { token, deadline, request, caller };
                 out.reads.push(ReadBatch { index: Index::ZERO, reads: vec![read], asks: Vec::new() });
                 true
             }
-            Work::Read(request, caller) => self.reads.add(Read { token, deadline, request, caller }),
-            Work::Ask(question) => self.asks.add(token, question, deadline),
+            ClientWork::Read(request, caller) => self.reads.add(Read { token, deadline, request, caller }),
+            ClientWork::LeaderQuestion(question) => self.asks.add(token, question, deadline),
         };
         if !taken {
             out.refused.push((token, Code::TooManyRequests));
@@ -457,19 +463,19 @@ impl Consensus {
 
     /// Ends a turn: proposals and reads gathered in it go to the leader, and everything that follows from
     /// the turn's inputs is handed out.
-    pub fn collect(&mut self, now: Instant, out: &mut Output) {
+    pub fn collect(&mut self, now: Instant, out: &mut ConsensusOutput) {
         self.collect_raft(out);
-        self.aim();
-        self.vouch(now, out);
-        self.inquire(now, out);
+        self.update_target();
+        self.propose_own_entry(now, out);
+        self.ask_log_states(now, out);
         self.send_proposals(now, out);
         self.send_asks(now, out);
         self.ask_for_reads(now);
         self.collect_raft(out);
-        self.tell_leading(out);
+        self.report_leading(out);
     }
 
-    fn tell_leading(&mut self, out: &mut Output) {
+    fn report_leading(&mut self, out: &mut ConsensusOutput) {
         let leading = self.raft.is_leader().then(|| self.raft.status().term);
         if leading != self.leading {
             self.leading = leading;
@@ -477,30 +483,30 @@ impl Consensus {
         }
     }
 
-    fn send_asks(&mut self, now: Instant, out: &mut Output) {
+    fn send_asks(&mut self, now: Instant, out: &mut ConsensusOutput) {
         let Some(leader) = self.target.1 else { return };
         for ask in self.asks.take_unsent(now) {
             if leader == self.me || ask.question.is_for_anyone() {
-                self.take_ask(ask, out);
+                self.on_question(ask, out);
             } else {
-                let Ask { asker: Asker { boot, token, .. }, question, .. } = ask;
-                out.send.push((leader, Frame::Ask { boot, token, question }));
+                let AskedQuestion { asker: AskerId { boot, token, .. }, question, .. } = ask;
+                out.send.push((leader, Frame::LeaderQuestion { boot, token, question }));
             }
         }
     }
 
     /// A new leader, or a new term of the same leader, has none of what was sent before.
-    fn aim(&mut self) {
+    fn update_target(&mut self) {
         let Status { term, leader, .. } = self.raft.status();
         if self.target != (term, leader) {
             self.target = (term, leader);
             self.pending.resend_all();
             self.reads.give_up_since(Instant::FAR_FUTURE);
-            self.asks.put_all_again();
+            self.asks.ask_all_again();
         }
     }
 
-    fn send_proposals(&mut self, now: Instant, out: &mut Output) {
+    fn send_proposals(&mut self, now: Instant, out: &mut ConsensusOutput) {
         if self.raft.is_leader() {
             self.order_proposals(now);
             self.changes.order(self.me, &mut self.raft);
@@ -518,7 +524,7 @@ impl Consensus {
     }
 
     /// Commands of an ended term are dropped; the planted bug forwards them.
-    fn forward_own(&mut self, leader: NodeId, out: &mut Output) {
+    fn forward_own(&mut self, leader: NodeId, out: &mut ConsensusOutput) {
         if planted(Mutant::RevokeWithoutGuard) && !self.own.is_empty() {
             let mut batch = Vec::new();
             self.take_own(&mut batch);
@@ -562,7 +568,7 @@ impl Consensus {
         }
     }
 
-    fn collect_raft(&mut self, out: &mut Output) {
+    fn collect_raft(&mut self, out: &mut ConsensusOutput) {
         let mut from_raft = std::mem::take(&mut self.raft_out);
         self.raft.collect(&mut from_raft);
         out.send.extend(from_raft.send.drain(..).map(|message| (message.to(), Frame::Raft(message))));
@@ -573,19 +579,19 @@ impl Consensus {
             }
             out.persist.push(persist);
         }
-        self.look_for_own(&from_raft.committed);
+        self.find_own_entry(&from_raft.committed);
         out.committed.append(&mut from_raft.committed);
         for ready in from_raft.reads.drain(..) {
             out.reads.extend(self.reads.answer(&ready.context, ready.index));
         }
         for message in from_raft.snapshots.drain(..) {
             self.snapshot_ids += 1;
-            out.snapshots.push(SnapshotOrder { id: self.snapshot_ids, to: message.to(), message });
+            out.snapshots.push(SnapshotRequest { id: self.snapshot_ids, to: message.to(), message });
         }
         out.released = from_raft.released.take().or(out.released);
         out.forged.append(&mut from_raft.refused);
-        self.tell_stepping_down(&from_raft.notes, out);
-        out.notes.append(&mut from_raft.notes);
+        self.broadcast_step_down(&from_raft.events, out);
+        out.events.append(&mut from_raft.events);
         self.raft_out = from_raft;
     }
 }

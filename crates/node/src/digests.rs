@@ -9,23 +9,23 @@ use base::{Index, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
-pub(crate) struct Digests {
+pub(crate) struct StateDigests {
     /// By member, then by index: one member's digests evict none of another's.
     known: BTreeMap<NodeId, BTreeMap<Index, u64>>,
 }
 
 /// What the digests of one index say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum DigestVerdict {
     /// All members that reported have the same digest, or too few have reported.
     Same,
     /// The majority has the same, and these others do not.
-    Astray(BTreeSet<NodeId>),
+    Diverged(BTreeSet<NodeId>),
     /// All members have reported, and no digest has the majority.
     Undecided,
 }
 
-impl Digests {
+impl StateDigests {
     pub fn note(&mut self, member: NodeId, index: Index, hash: u64) {
         if planted(Mutant::DigestsUnread) {
             return;
@@ -57,7 +57,7 @@ impl Digests {
     }
 
     /// Former members do not count.
-    pub fn judge(&self, index: Index, members: &BTreeSet<NodeId>) -> Verdict {
+    pub fn judge(&self, index: Index, members: &BTreeSet<NodeId>) -> DigestVerdict {
         let known: Vec<(NodeId, u64)> = members
             .iter()
             .filter_map(|member| Some((*member, *self.known.get(member)?.get(&index)?)))
@@ -65,15 +65,15 @@ impl Digests {
         let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
         known.iter().for_each(|(_, hash)| *counts.entry(*hash).or_default() += 1);
         if counts.len() < 2 {
-            return Verdict::Same;
+            return DigestVerdict::Same;
         }
         match counts.iter().find(|(_, count)| **count > members.len() / 2) {
             Some((right, _)) => {
-                let astray = known.iter().filter(|(_, hash)| hash != right).map(|(member, _)| *member);
-                Verdict::Astray(astray.collect())
+                let diverged = known.iter().filter(|(_, hash)| hash != right).map(|(member, _)| *member);
+                DigestVerdict::Diverged(diverged.collect())
             }
-            None if known.len() < members.len() => Verdict::Same,
-            None => Verdict::Undecided,
+            None if known.len() < members.len() => DigestVerdict::Same,
+            None => DigestVerdict::Undecided,
         }
     }
 }
@@ -87,50 +87,50 @@ mod tests {
         (1..=count).map(NodeId).collect()
     }
 
-    fn judged(hashes: &[(u64, u64)], count: u64) -> Verdict {
-        let mut digests = Digests::default();
+    fn judged(hashes: &[(u64, u64)], count: u64) -> DigestVerdict {
+        let mut digests = StateDigests::default();
         hashes.iter().for_each(|(member, hash)| digests.note(NodeId(*member), Index(64), *hash));
         digests.judge(Index(64), &members(count))
     }
 
     #[test]
-    fn who_differs_from_the_majority_has_gone_astray() {
-        assert_eq!(judged(&[(1, 5), (2, 5), (3, 5)], 3), Verdict::Same);
-        assert_eq!(judged(&[(1, 5), (2, 6), (3, 5)], 3), Verdict::Astray([NodeId(2)].into()));
-        assert_eq!(judged(&[(1, 5), (2, 6)], 3), Verdict::Same, "the third has not been heard");
-        assert_eq!(judged(&[(1, 5), (2, 6)], 2), Verdict::Undecided);
-        assert_eq!(judged(&[(1, 5), (2, 6), (3, 7)], 3), Verdict::Undecided);
+    fn a_member_that_differs_from_the_majority_has_diverged() {
+        assert_eq!(judged(&[(1, 5), (2, 5), (3, 5)], 3), DigestVerdict::Same);
+        assert_eq!(judged(&[(1, 5), (2, 6), (3, 5)], 3), DigestVerdict::Diverged([NodeId(2)].into()));
+        assert_eq!(judged(&[(1, 5), (2, 6)], 3), DigestVerdict::Same, "the third has not been heard");
+        assert_eq!(judged(&[(1, 5), (2, 6)], 2), DigestVerdict::Undecided);
+        assert_eq!(judged(&[(1, 5), (2, 6), (3, 7)], 3), DigestVerdict::Undecided);
         assert_eq!(
             judged(&[(1, 1), (2, 5), (3, 5), (4, 5), (5, 9)], 5),
-            Verdict::Astray([NodeId(1), NodeId(5)].into())
+            DigestVerdict::Diverged([NodeId(1), NodeId(5)].into())
         );
-        assert_eq!(judged(&[(1, 5), (9, 6)], 3), Verdict::Same, "the ninth is no member");
+        assert_eq!(judged(&[(1, 5), (9, 6)], 3), DigestVerdict::Same, "the ninth is no member");
     }
 
     #[test]
     fn only_the_last_indexes_are_kept_and_what_was_replaced_is_forgotten() {
-        let mut digests = Digests::default();
+        let mut digests = StateDigests::default();
         for index in 1..=100 {
             digests.note(NodeId(1), Index(index), index);
             digests.note(NodeId(2), Index(index), index);
         }
         assert!(digests.known.values().all(|of_member| of_member.len() <= DIGESTS_KEPT_MAX));
         digests.note(NodeId(3), Index(100), 7);
-        assert_eq!(digests.judge(Index(100), &members(3)), Verdict::Astray([NodeId(3)].into()));
+        assert_eq!(digests.judge(Index(100), &members(3)), DigestVerdict::Diverged([NodeId(3)].into()));
         digests.forget(NodeId(3));
-        assert_eq!(digests.judge(Index(100), &members(3)), Verdict::Same);
+        assert_eq!(digests.judge(Index(100), &members(3)), DigestVerdict::Same);
     }
 
     /// Member 3 differs at an index while member 2 sends digests of many others.
-    fn judged_beside_a_flood() -> Verdict {
-        let mut digests = Digests::default();
+    fn judged_beside_a_flood() -> DigestVerdict {
+        let mut digests = StateDigests::default();
         let (applied, of) = (Index(DIGEST_EVERY_ENTRIES), Index(DIGEST_EVERY_ENTRIES));
         [(1, 5), (2, 5), (3, 6)]
             .into_iter()
             .for_each(|(member, hash)| digests.note(NodeId(member), of, hash));
         for nth in 0..1_000 {
             let index = Index(u64::MAX - nth);
-            if Digests::is_due(index, applied) {
+            if StateDigests::is_due(index, applied) {
                 digests.note(NodeId(2), index, nth);
             }
         }
@@ -138,13 +138,13 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_speaks_of_indexes_far_ahead_hides_nobody() {
+    fn digests_of_far_indexes_hide_no_divergence() {
         plant(None);
-        assert_eq!(judged_beside_a_flood(), Verdict::Astray([NodeId(3)].into()));
-        assert!(Digests::is_due(Index(512), Index(0)) && !Digests::is_due(Index(513), Index(0)));
+        assert_eq!(judged_beside_a_flood(), DigestVerdict::Diverged([NodeId(3)].into()));
+        assert!(StateDigests::is_due(Index(512), Index(0)) && !StateDigests::is_due(Index(513), Index(0)));
         plant(Some(Mutant::DigestsCrowdedOut));
         let judged = judged_beside_a_flood();
         plant(None);
-        assert_eq!(judged, Verdict::Same, "the planted bug forgets what was said of the index");
+        assert_eq!(judged, DigestVerdict::Same, "the planted bug forgets what was said of the index");
     }
 }

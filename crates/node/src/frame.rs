@@ -2,10 +2,10 @@
 //! and checksum. Decoding refuses anything malformed, and what it accepts shares the received buffer.
 
 use crate::log_state::LogState;
-use crate::question::{self, Answer, Question};
-use crate::word::Word;
+use crate::peer_message::PeerMessage;
+use crate::question::{self, LeaderAnswer, LeaderQuestion};
 use base::codec::{Reader, put_varint};
-use base::{Boot, Term, Token};
+use base::{Boot, ReplyToken, Term};
 use bytes::Bytes;
 use coord::Members;
 use raft::Message;
@@ -19,26 +19,26 @@ pub enum Frame {
     Snapshot {
         id: u64,
         number: u32,
-        part: Part,
+        part: SnapshotPart,
     },
     /// Where the sender serves clients.
     ClientUrl(String),
     /// The sender's table of members: a receiver that lags may have a leader that its own table does not have yet.
     Members(Members),
     /// A question to the leader, with the sender's start and token.
-    Ask {
+    LeaderQuestion {
         boot: Boot,
-        token: Token,
-        question: Question,
+        token: ReplyToken,
+        question: LeaderQuestion,
     },
     /// The answer to such a question.
-    Answer {
+    LeaderAnswer {
         boot: Boot,
-        token: Token,
-        answer: Answer,
+        token: ReplyToken,
+        answer: LeaderAnswer,
     },
     /// A message from one state machine to another.
-    Word(Word),
+    PeerMessage(PeerMessage),
     /// How far does the receiver's log reach? With the sender's start, and the round of its questions.
     LogQuestion {
         boot: Boot,
@@ -54,7 +54,7 @@ pub enum Frame {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Part {
+pub enum SnapshotPart {
     /// The message that raft gets once all rows are here.
     Begin(Message),
     Rows(Bytes),
@@ -92,16 +92,16 @@ impl Frame {
             }
             Frame::Snapshot { id, number, part } => {
                 out.push(match part {
-                    Part::Begin(_) => SNAPSHOT_BEGIN,
-                    Part::Rows(_) => SNAPSHOT_ROWS,
-                    Part::End => SNAPSHOT_END,
+                    SnapshotPart::Begin(_) => SNAPSHOT_BEGIN,
+                    SnapshotPart::Rows(_) => SNAPSHOT_ROWS,
+                    SnapshotPart::End => SNAPSHOT_END,
                 });
                 put_varint(&mut out, *id);
                 put_varint(&mut out, u64::from(*number));
                 match part {
-                    Part::Begin(message) => message.encode(&mut out),
-                    Part::Rows(rows) => out.extend_from_slice(rows),
-                    Part::End => {}
+                    SnapshotPart::Begin(message) => message.encode(&mut out),
+                    SnapshotPart::Rows(rows) => out.extend_from_slice(rows),
+                    SnapshotPart::End => {}
                 }
             }
             Frame::ClientUrl(url) => {
@@ -112,13 +112,13 @@ impl Frame {
                 out.push(MEMBERS);
                 out.extend(members.encode());
             }
-            Frame::Ask { boot, token, question } => {
+            Frame::LeaderQuestion { boot, token, question } => {
                 out.push(ASK);
                 put_varint(&mut out, boot.0);
                 put_varint(&mut out, token.0);
                 question::encode_question(*question, &mut out);
             }
-            Frame::Answer { boot, token, answer } => {
+            Frame::LeaderAnswer { boot, token, answer } => {
                 out.push(ANSWER);
                 put_varint(&mut out, boot.0);
                 put_varint(&mut out, token.0);
@@ -139,7 +139,7 @@ impl Frame {
                 put_varint(&mut out, *round);
                 state.encode(&mut out);
             }
-            Frame::Word(word) => {
+            Frame::PeerMessage(word) => {
                 out.push(WORD);
                 word.encode(&mut out);
             }
@@ -166,10 +166,11 @@ impl Frame {
                 let part = match kind {
                     SNAPSHOT_BEGIN => {
                         let message = Message::decode(&mut reader)?;
-                        (reader.is_empty() && message.is_snapshot()).then_some(Part::Begin(message))?
+                        (reader.is_empty() && message.is_snapshot())
+                            .then_some(SnapshotPart::Begin(message))?
                     }
-                    SNAPSHOT_ROWS => Part::Rows(reader.rest()),
-                    _ => reader.is_empty().then_some(Part::End)?,
+                    SNAPSHOT_ROWS => SnapshotPart::Rows(reader.rest()),
+                    _ => reader.is_empty().then_some(SnapshotPart::End)?,
                 };
                 Some(Frame::Snapshot { id, number, part })
             }
@@ -179,10 +180,14 @@ impl Frame {
             MEMBERS => Members::decode(reader.rest()).map(Frame::Members),
             kind @ (ASK | ANSWER) => {
                 let boot = Boot(reader.varint()?);
-                let token = Token(reader.varint()?);
+                let token = ReplyToken(reader.varint()?);
                 let frame = match kind {
-                    ASK => Frame::Ask { boot, token, question: question::decode_question(&mut reader)? },
-                    _ => Frame::Answer { boot, token, answer: question::decode_answer(&mut reader)? },
+                    ASK => Frame::LeaderQuestion {
+                        boot,
+                        token,
+                        question: question::decode_question(&mut reader)?,
+                    },
+                    _ => Frame::LeaderAnswer { boot, token, answer: question::decode_answer(&mut reader)? },
                 };
                 reader.is_empty().then_some(frame)
             }
@@ -200,8 +205,8 @@ impl Frame {
                 reader.is_empty().then_some(frame)
             }
             WORD => {
-                let word = Word::decode(&mut reader)?;
-                reader.is_empty().then_some(Frame::Word(word))
+                let word = PeerMessage::decode(&mut reader)?;
+                reader.is_empty().then_some(Frame::PeerMessage(word))
             }
             _ => None,
         }
@@ -211,26 +216,29 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::word::{Digest, Epoch, Round, Said};
+    use crate::peer_message::{CompactionEpoch, CompactionMessage, CompactionSignal, StateDigest};
     use base::{Index, LeaseId, NodeId, Position, Revision};
-    use coord::reply::{Body, Ending, LeaseTime, Renewal, Reply};
+    use coord::reply::{Body, EndingLease, LeaseRenewal, LeaseTime, Reply};
 
-    fn ask(question: Question) -> Frame {
-        Frame::Ask { boot: Boot(3), token: Token(300), question }
+    fn ask(question: LeaderQuestion) -> Frame {
+        Frame::LeaderQuestion { boot: Boot(3), token: ReplyToken(300), question }
     }
 
     fn answer(body: Option<Body>) -> Frame {
         let answer = body.map(|body| Reply { revision: Revision(7), body });
-        Frame::Answer { boot: Boot(3), token: Token(300), answer }
+        Frame::LeaderAnswer { boot: Boot(3), token: ReplyToken(300), answer }
     }
 
-    fn word(said: Said) -> Frame {
-        Frame::Word(Word::Round(Round { epoch: Epoch { term: Term(7), nth: 300 }, said }))
+    fn word(signal: CompactionSignal) -> Frame {
+        Frame::PeerMessage(PeerMessage::Compaction(CompactionMessage {
+            epoch: CompactionEpoch { term: Term(7), nth: 300 },
+            signal,
+        }))
     }
 
     #[test]
     fn frames_survive_a_round_trip() {
-        let renewal = Renewal { term: Term(4), nth: 900 };
+        let renewal = LeaseRenewal { term: Term(4), nth: 900 };
         let state = LogState {
             leads: true,
             term: Term(9),
@@ -241,26 +249,26 @@ mod tests {
         };
         let frames = [
             Frame::Forward(Bytes::from_static(b"batch")),
-            Frame::Snapshot { id: 9, number: 3, part: Part::Rows(Bytes::from_static(b"rows")) },
-            Frame::Snapshot { id: u64::MAX, number: u32::MAX, part: Part::End },
+            Frame::Snapshot { id: 9, number: 3, part: SnapshotPart::Rows(Bytes::from_static(b"rows")) },
+            Frame::Snapshot { id: u64::MAX, number: u32::MAX, part: SnapshotPart::End },
             Frame::ClientUrl("http://db1.example.com:2379".to_owned()),
             Frame::Members(Members::default()),
-            ask(Question::KeepAlive(LeaseId(-3))),
-            ask(Question::TimeToLive { id: LeaseId(3), keys: true }),
-            ask(Question::TimeToLive { id: LeaseId(3), keys: false }),
-            ask(Question::Ending { within_ms: 5_000 }),
-            word(Said::Ask),
-            word(Said::Need(Revision(1_000_000))),
-            word(Said::Notice(Revision(70))),
-            word(Said::Agreed),
-            word(Said::Refused),
+            ask(LeaderQuestion::KeepAlive(LeaseId(-3))),
+            ask(LeaderQuestion::TimeToLive { id: LeaseId(3), keys: true }),
+            ask(LeaderQuestion::TimeToLive { id: LeaseId(3), keys: false }),
+            ask(LeaderQuestion::Ending { within_ms: 5_000 }),
+            word(CompactionSignal::Ask),
+            word(CompactionSignal::Need(Revision(1_000_000))),
+            word(CompactionSignal::Notice(Revision(70))),
+            word(CompactionSignal::Agreed),
+            word(CompactionSignal::Refused),
             Frame::LogQuestion { boot: Boot(3), round: 300 },
             Frame::SteppedDown(Term(300)),
             Frame::LogAnswer { boot: Boot(3), round: 300, state },
-            Frame::Word(Word::Digest(Digest { index: Index(1_024), hash: u64::MAX })),
+            Frame::PeerMessage(PeerMessage::Digest(StateDigest { index: Index(1_024), hash: u64::MAX })),
             answer(None),
             answer(Some(Body::LeaseRenewed { ttl: 60, renewal })),
-            answer(Some(Body::LeasesEnding(vec![Ending { id: LeaseId(-7), left_ms: 900 }]))),
+            answer(Some(Body::LeasesEnding(vec![EndingLease { id: LeaseId(-7), left_ms: 900 }]))),
             answer(Some(Body::LeaseTime(LeaseTime { ttl: -1, granted: 0, keys: vec![], renewal }))),
             answer(Some(Body::LeaseTime(LeaseTime {
                 ttl: 1,

@@ -12,11 +12,11 @@ pub struct LeaseEvent {
     pub id: LeaseId,
     /// The store's, when it happened.
     pub revision: Revision,
-    pub kind: Happened,
+    pub kind: LeaseEventKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happened {
+pub enum LeaseEventKind {
     Granted {
         ttl: i64,
     },
@@ -34,13 +34,13 @@ pub enum Happened {
 
 /// The number of leases before a command. A repetition of a client's request is answered like the request itself, so
 /// only the count of leases shows whether something happened.
-pub(crate) struct Before {
+pub(crate) struct LeasesBefore {
     leases: usize,
 }
 
-impl Before {
-    pub fn of(state: &State) -> Before {
-        Before { leases: state.lease_count() }
+impl LeasesBefore {
+    pub fn of(state: &State) -> LeasesBefore {
+        LeasesBefore { leases: state.lease_count() }
     }
 
     pub fn after(self, command: &Command, answer: Option<&Reply>, state: &State) -> Option<LeaseEvent> {
@@ -48,10 +48,10 @@ impl Before {
         let now = state.lease_count();
         match (plain(command), answer.map(|reply| &reply.body)) {
             (_, Some(Body::LeaseGranted { id, ttl })) if now > self.leases => {
-                Some(LeaseEvent { id: *id, revision, kind: Happened::Granted { ttl: *ttl } })
+                Some(LeaseEvent { id: *id, revision, kind: LeaseEventKind::Granted { ttl: *ttl } })
             }
             (Command::LeaseRevoke(Revoke { id, guard }), _) if now < self.leases => {
-                let kind = if guard.is_some() { Happened::Expired } else { Happened::Revoked };
+                let kind = if guard.is_some() { LeaseEventKind::Expired } else { LeaseEventKind::Revoked };
                 Some(LeaseEvent { id: *id, revision, kind })
             }
             _ => None,
@@ -62,7 +62,7 @@ impl Before {
 fn plain(command: &Command) -> &Command {
     match command {
         Command::Authed(authed) => plain(authed.command()),
-        Command::Once(once) => once.command(),
+        Command::Idempotent(once) => once.command(),
         command => command,
     }
 }
@@ -74,10 +74,13 @@ pub(crate) fn between(before: &State, after: &State) -> Vec<LeaseEvent> {
         one.lease(id).is_some_and(|lease| lease.granted == other.granted)
     };
     let ended = before.leases().filter(|(id, lease)| !same(after, *id, lease));
-    let ended = ended.map(|(id, _)| LeaseEvent { id, revision, kind: Happened::Ended });
+    let ended = ended.map(|(id, _)| LeaseEvent { id, revision, kind: LeaseEventKind::Ended });
     let granted = after.leases().filter(|(id, lease)| !same(before, *id, lease));
-    let granted =
-        granted.map(|(id, lease)| LeaseEvent { id, revision, kind: Happened::Granted { ttl: lease.ttl } });
+    let granted = granted.map(|(id, lease)| LeaseEvent {
+        id,
+        revision,
+        kind: LeaseEventKind::Granted { ttl: lease.ttl },
+    });
     ended.chain(granted).collect()
 }
 
@@ -85,7 +88,7 @@ pub(crate) fn between(before: &State, after: &State) -> Vec<LeaseEvent> {
 mod tests {
     use super::*;
     use base::{Boot, Index, NodeId, Position, ProposalId, Term};
-    use coord::{Applied, Grant, Guard, Once, Proposal, Record, Records, RequestId};
+    use coord::{Applied, Grant, Guard, IdempotentCommand, Proposal, Record, Records, RequestId};
 
     struct NoRecords;
 
@@ -95,10 +98,10 @@ mod tests {
         }
     }
 
-    fn apply(state: &mut State, index: u64, command: Command) -> Option<Happened> {
+    fn apply(state: &mut State, index: u64, command: Command) -> Option<LeaseEventKind> {
         let at = Position { term: Term(1), index: Index(index) };
         let id = ProposalId { origin: NodeId(1), boot: Boot(1), seq: index };
-        let before = Before::of(state);
+        let before = LeasesBefore::of(state);
         let proposal = Proposal { id, low: 0, command };
         let Applied::Done { reply, .. } = state.apply(&NoRecords, at, &proposal) else { panic!("it is new") };
         before.after(&proposal.command, reply.as_ref().ok(), state).map(|event| event.kind)
@@ -115,15 +118,15 @@ mod tests {
     #[test]
     fn grants_and_ends_are_told_once_and_refusals_not_at_all() {
         let mut state = State::empty();
-        let granted = Some(Happened::Granted { ttl: 9 });
+        let granted = Some(LeaseEventKind::Granted { ttl: 9 });
         assert_eq!(apply(&mut state, 1, grant(5)), granted);
         assert_eq!(apply(&mut state, 2, grant(5)), None);
         let guard = |term| Some(Guard { term: Term(term), granted: Index(1) });
         assert_eq!(apply(&mut state, 3, revoke(5, guard(9))), None);
-        assert_eq!(apply(&mut state, 4, revoke(5, guard(1))), Some(Happened::Expired));
+        assert_eq!(apply(&mut state, 4, revoke(5, guard(1))), Some(LeaseEventKind::Expired));
         assert_eq!(apply(&mut state, 5, revoke(5, None)), None);
         assert_eq!(apply(&mut state, 6, grant(5)), granted);
-        assert_eq!(apply(&mut state, 7, revoke(5, None)), Some(Happened::Revoked));
+        assert_eq!(apply(&mut state, 7, revoke(5, None)), Some(LeaseEventKind::Revoked));
     }
 
     #[test]
@@ -131,7 +134,8 @@ mod tests {
         let mut state = State::empty();
         apply(&mut state, 1, grant(5));
         let id = |seq| RequestId { session: LeaseId(5), seq, low: 0 };
-        let once = |seq, command| Command::Once(Once::new(id(seq), command).expect("a client's"));
+        let once =
+            |seq, command| Command::Idempotent(IdempotentCommand::new(id(seq), command).expect("a client's"));
         assert!(apply(&mut state, 2, once(1, grant(6))).is_some());
         assert!(apply(&mut state, 3, once(1, grant(6))).is_none());
         assert!(apply(&mut state, 4, once(2, revoke(6, None))).is_some());
@@ -151,7 +155,10 @@ mod tests {
         apply(&mut after, 6, grant(6));
         apply(&mut after, 7, grant(8));
         let told: Vec<_> = between(&before, &after).iter().map(|event| (event.id.0, event.kind)).collect();
-        let granted = Happened::Granted { ttl: 9 };
-        assert_eq!(told, [(5, Happened::Ended), (6, Happened::Ended), (6, granted), (8, granted)]);
+        let granted = LeaseEventKind::Granted { ttl: 9 };
+        assert_eq!(
+            told,
+            [(5, LeaseEventKind::Ended), (6, LeaseEventKind::Ended), (6, granted), (8, granted)]
+        );
     }
 }

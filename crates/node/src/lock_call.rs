@@ -3,23 +3,23 @@
 //! queue that its client does not know of: a cancelled call first learns the outcome of its request, and then leaves
 //! the queue. Only the death of the member can prevent that, and then the lease ends it.
 
-use crate::waits::{News, Wait};
+use crate::lock_waits::{LockWait, WaitOutcome};
 use base::{Code, Revision};
 use bytes::Bytes;
 use coord::reply::{Body, LockReply, Reply};
-use coord::{Acquire, Command, Leave, queue};
+use coord::{Acquire, Command, Leave, lock_queue};
 
-pub struct Call {
+pub struct LockCall {
     acquire: Acquire,
     key: Bytes,
-    stage: Stage,
+    stage: LockCallStage,
     /// The client has disconnected.
     is_cancelled: bool,
     /// The client does not want to wait any longer.
     is_late: bool,
 }
 
-enum Stage {
+enum LockCallStage {
     /// The acquire is on its way, and is so until it is applied.
     Asking,
     Waiting(LockReply),
@@ -30,11 +30,11 @@ enum Stage {
 
 /// What happened.
 #[derive(Debug)]
-pub enum Event {
-    /// The command of the last `Next::Propose` was answered.
+pub enum LockCallEvent {
+    /// The command of the last `LockCallStep::Propose` was answered.
     Answered(Result<Reply, Code>),
-    /// The last `Next::Wait` has ended.
-    News(News),
+    /// The last `LockCallStep::Wait` has ended.
+    WaitEnded(WaitOutcome),
     /// The client's patience is over.
     TimedOut,
     Cancelled,
@@ -42,20 +42,20 @@ pub enum Event {
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum LockCallStep {
     /// Wait: a command or a wait is under way.
     Stay,
     /// Propose until it is applied, under whichever leader. After a refusal for lack of space, retry a little later.
     Propose(Command),
-    Wait(Wait),
+    Wait(LockWait),
     /// Stop waiting, if the wait has not ended by itself, and propose this instead.
     StopWaiting(Command),
-    End(Outcome),
+    End(LockCallOutcome),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    Held(Held),
+pub enum LockCallOutcome {
+    Held(HeldLock),
     /// Another client holds it, and the call has no place in the queue.
     NotHeld(LockReply),
     Refused(Code),
@@ -64,7 +64,7 @@ pub enum Outcome {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldLock {
     pub key: Bytes,
     pub token: Revision,
     /// The state's when the lock was known to be held.
@@ -73,11 +73,14 @@ pub struct Held {
     pub waited: bool,
 }
 
-impl Call {
-    pub fn begin(acquire: Acquire) -> (Call, Command) {
-        let key = queue::key_of(&acquire.name, acquire.lease);
+impl LockCall {
+    pub fn begin(acquire: Acquire) -> (LockCall, Command) {
+        let key = lock_queue::key_of(&acquire.name, acquire.lease);
         let command = Command::LockAcquire(acquire.clone());
-        (Call { acquire, key, stage: Stage::Asking, is_cancelled: false, is_late: false }, command)
+        (
+            LockCall { acquire, key, stage: LockCallStage::Asking, is_cancelled: false, is_late: false },
+            command,
+        )
     }
 
     /// The command by which a client that never heard of its lock gives it back.
@@ -85,95 +88,109 @@ impl Call {
         self.leave(false)
     }
 
-    pub fn step(&mut self, event: Event) -> Next {
+    pub fn step(&mut self, event: LockCallEvent) -> LockCallStep {
         match event {
-            Event::Answered(answer) => self.on_answer(answer),
-            Event::News(news) => self.on_news(news),
-            Event::TimedOut => {
+            LockCallEvent::Answered(answer) => self.on_answer(answer),
+            LockCallEvent::WaitEnded(news) => self.on_wait_ended(news),
+            LockCallEvent::TimedOut => {
                 self.is_late = true;
-                self.on_hurry(true)
+                self.on_stop(true)
             }
-            Event::Cancelled => {
+            LockCallEvent::Cancelled => {
                 self.is_cancelled = true;
-                self.on_hurry(false)
+                self.on_stop(false)
             }
         }
     }
 
-    fn on_answer(&mut self, answer: Result<Reply, Code>) -> Next {
-        match (std::mem::replace(&mut self.stage, Stage::Over), answer) {
-            (Stage::Asking, Ok(Reply { body: Body::Lock(lock), revision })) => self.on_lock(lock, revision),
-            (Stage::Leaving(_), Ok(Reply { body: Body::Left { .. }, .. })) if self.is_cancelled => {
+    fn on_answer(&mut self, answer: Result<Reply, Code>) -> LockCallStep {
+        match (std::mem::replace(&mut self.stage, LockCallStage::Over), answer) {
+            (LockCallStage::Asking, Ok(Reply { body: Body::Lock(lock), revision })) => {
+                self.on_lock(lock, revision)
+            }
+            (LockCallStage::Leaving(_), Ok(Reply { body: Body::Left { .. }, .. })) if self.is_cancelled => {
                 // It was asked to leave unless it held the lock; now it leaves for good.
-                Next::Propose(self.leave(false))
+                LockCallStep::Propose(self.leave(false))
             }
-            (Stage::Leaving(lock), Ok(Reply { body: Body::Left { holding }, revision })) => match holding {
-                Some(_) => self.hold(&lock, revision, true),
-                None => Next::End(Outcome::NotHeld(LockReply { token: Revision::ZERO, ..lock })),
-            },
+            (LockCallStage::Leaving(lock), Ok(Reply { body: Body::Left { holding }, revision })) => {
+                match holding {
+                    Some(_) => self.hold(&lock, revision, true),
+                    None => LockCallStep::End(LockCallOutcome::NotHeld(LockReply {
+                        token: Revision::ZERO,
+                        ..lock
+                    })),
+                }
+            }
             // It was applied and its answer lost with a snapshot; to ask again does no harm.
-            (Stage::Asking, Err(Code::Timeout)) => {
-                self.stage = Stage::Asking;
-                Next::Propose(Command::LockAcquire(self.acquire.clone()))
+            (LockCallStage::Asking, Err(Code::Timeout)) => {
+                self.stage = LockCallStage::Asking;
+                LockCallStep::Propose(Command::LockAcquire(self.acquire.clone()))
             }
-            (Stage::Leaving(lock), Err(Code::TooManyRequests | Code::Timeout)) => {
-                self.stage = Stage::Leaving(lock);
-                Next::Propose(self.leave(!self.is_cancelled))
+            (LockCallStage::Leaving(lock), Err(Code::TooManyRequests | Code::Timeout)) => {
+                self.stage = LockCallStage::Leaving(lock);
+                LockCallStep::Propose(self.leave(!self.is_cancelled))
             }
-            (Stage::Over, Err(Code::TooManyRequests | Code::Timeout)) => Next::Propose(self.leave(false)),
-            (Stage::Over, _) => Next::End(Outcome::Abandoned),
+            (LockCallStage::Over, Err(Code::TooManyRequests | Code::Timeout)) => {
+                LockCallStep::Propose(self.leave(false))
+            }
+            (LockCallStage::Over, _) => LockCallStep::End(LockCallOutcome::Abandoned),
             (_, Ok(other)) => unreachable!("a lock command is not answered by {other:?}"),
-            (_, Err(code)) => Next::End(Outcome::Refused(code)),
+            (_, Err(code)) => LockCallStep::End(LockCallOutcome::Refused(code)),
         }
     }
 
-    fn on_lock(&mut self, lock: LockReply, revision: Revision) -> Next {
+    fn on_lock(&mut self, lock: LockReply, revision: Revision) -> LockCallStep {
         let has_place = lock.acquired || !self.acquire.is_try;
         match () {
-            () if self.is_cancelled && has_place => Next::Propose(self.leave(false)),
-            () if self.is_cancelled => Next::End(Outcome::Abandoned),
+            () if self.is_cancelled && has_place => LockCallStep::Propose(self.leave(false)),
+            () if self.is_cancelled => LockCallStep::End(LockCallOutcome::Abandoned),
             () if lock.acquired => self.hold(&lock, revision, false),
-            () if self.acquire.is_try => Next::End(Outcome::NotHeld(lock)),
+            () if self.acquire.is_try => LockCallStep::End(LockCallOutcome::NotHeld(lock)),
             () if self.is_late => {
-                self.stage = Stage::Leaving(lock);
-                Next::Propose(self.leave(true))
+                self.stage = LockCallStage::Leaving(lock);
+                LockCallStep::Propose(self.leave(true))
             }
             () => {
                 let (name, key) = (self.acquire.name.clone(), self.key.clone());
-                let wait = Wait { lock: name, key, token: lock.token, call: self.acquire.call };
-                self.stage = Stage::Waiting(lock);
-                Next::Wait(wait)
+                let wait = LockWait { lock: name, key, token: lock.token, call: self.acquire.call };
+                self.stage = LockCallStage::Waiting(lock);
+                LockCallStep::Wait(wait)
             }
         }
     }
 
-    fn on_news(&mut self, news: News) -> Next {
-        let Stage::Waiting(lock) = std::mem::replace(&mut self.stage, Stage::Over) else {
+    fn on_wait_ended(&mut self, news: WaitOutcome) -> LockCallStep {
+        let LockCallStage::Waiting(lock) = std::mem::replace(&mut self.stage, LockCallStage::Over) else {
             unreachable!("a stopped wait reports no outcome");
         };
         match news {
-            News::Granted { revision } => self.hold(&lock, revision, true),
-            News::Gone => Next::End(Outcome::Refused(Code::LockLost)),
+            WaitOutcome::Granted { revision } => self.hold(&lock, revision, true),
+            WaitOutcome::Gone => LockCallStep::End(LockCallOutcome::Refused(Code::LockLost)),
         }
     }
 
     /// What is under way is finished first.
-    fn on_hurry(&mut self, keeps_held: bool) -> Next {
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Waiting(lock) if keeps_held => {
-                self.stage = Stage::Leaving(lock);
-                Next::StopWaiting(self.leave(true))
+    fn on_stop(&mut self, keeps_held: bool) -> LockCallStep {
+        match std::mem::replace(&mut self.stage, LockCallStage::Over) {
+            LockCallStage::Waiting(lock) if keeps_held => {
+                self.stage = LockCallStage::Leaving(lock);
+                LockCallStep::StopWaiting(self.leave(true))
             }
-            Stage::Waiting(_) => Next::StopWaiting(self.leave(false)),
+            LockCallStage::Waiting(_) => LockCallStep::StopWaiting(self.leave(false)),
             stage => {
                 self.stage = stage;
-                Next::Stay
+                LockCallStep::Stay
             }
         }
     }
 
-    fn hold(&self, lock: &LockReply, revision: Revision, waited: bool) -> Next {
-        Next::End(Outcome::Held(Held { key: self.key.clone(), token: lock.token, revision, waited }))
+    fn hold(&self, lock: &LockReply, revision: Revision, waited: bool) -> LockCallStep {
+        LockCallStep::End(LockCallOutcome::Held(HeldLock {
+            key: self.key.clone(),
+            token: lock.token,
+            revision,
+            waited,
+        }))
     }
 
     fn leave(&self, keeps_held: bool) -> Command {

@@ -10,8 +10,8 @@ use raft::Config;
 
 const MEMBER_SEED: u64 = 0x6d65_6d62_6572;
 const CLUSTER_SEED: u64 = 0x0063_6c75_7374_6572;
-const LESSOR: u64 = 0x6c65_7373_6f72;
-const CHANGER: u64 = 0x6368_616e_6765;
+const LEADER_ORIGIN: u64 = 0x6c65_7373_6f72;
+const CONFIG_CHANGE_ORIGIN: u64 = 0x6368_616e_6765;
 const LEASE_SEED: u64 = 0x006c_6561_7365;
 const CALL_SEED: u64 = 0x6361_6c6c;
 
@@ -31,19 +31,19 @@ pub fn cluster_id(token: &str, members: &[NodeId]) -> ClusterId {
 }
 
 /// The origin of proposals that a leader makes itself. No caller waits for their replies.
-pub fn lessor_id(member: NodeId) -> NodeId {
-    NodeId(member.0 ^ LESSOR)
+pub fn leader_origin(member: NodeId) -> NodeId {
+    NodeId(member.0 ^ LEADER_ORIGIN)
 }
 
 /// The same for changes of the configuration, which are queued and would otherwise be taken for duplicates.
-pub fn changer_id(member: NodeId) -> NodeId {
-    NodeId(member.0 ^ CHANGER)
+pub fn config_change_origin(member: NodeId) -> NodeId {
+    NodeId(member.0 ^ CONFIG_CHANGE_ORIGIN)
 }
 
 /// The number of the start that follows `last`, or `first` on an empty disk. It must be durable before the first proposal
 /// carries it.
 pub fn next_boot(last: Boot, first: Boot) -> Boot {
-    if last.0 == 0 && !planted(Mutant::StartsCountedAnew) {
+    if last.0 == 0 && !planted(Mutant::StartsCountedFromOne) {
         return first;
     }
     if planted(Mutant::BootReused) && last.0 > 0 {

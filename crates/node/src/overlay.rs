@@ -3,7 +3,7 @@
 //! Changes come in revision order, so a version is found by bisection and no map is kept.
 
 use base::{Position, Revision, Row};
-use coord::rows::{self, Logged};
+use coord::rows::{self, LoggedChange};
 use coord::{Change, ChangeKind, Record};
 use std::sync::Arc;
 
@@ -94,11 +94,11 @@ impl Overlay {
     }
 
     /// Visits the changes of these revisions that are in memory, in order.
-    pub fn log(&self, from: Revision, upto: Revision, visit: &mut dyn FnMut(Revision, Logged)) {
+    pub fn log(&self, from: Revision, upto: Revision, visit: &mut dyn FnMut(Revision, LoggedChange)) {
         for changes in self.generations() {
             let first = changes.partition_point(|change| change.revision < from);
             let wanted = changes[first..].iter().take_while(|change| change.revision <= upto);
-            wanted.for_each(|change| visit(change.revision, Logged::of(change)));
+            wanted.for_each(|change| visit(change.revision, LoggedChange::of(change)));
         }
     }
 

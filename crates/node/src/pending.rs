@@ -4,35 +4,35 @@
 
 use crate::batch::Proposal;
 use base::limits::{ENTRY_BYTES_SOFT, PROPOSALS_WAITING_BYTES_MAX, REQUESTS_WAITING_MAX};
-use base::{Boot, Instant, NodeId, ProposalId, Token};
+use base::{Boot, Instant, NodeId, ProposalId, ReplyToken};
 use bytes::Bytes;
 use coord::Command;
 use std::collections::BTreeMap;
 
-pub(crate) struct Pending {
+pub(crate) struct PendingProposals {
     origin: NodeId,
     boot: Boot,
     /// By sequence number, which is the caller's token: both grow in the order of arrival.
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, PendingProposal>,
     bytes: usize,
     /// Everything from here on has not been sent to the present leader.
     unsent_from: u64,
     last_seq: u64,
 }
 
-struct Waiting {
+struct PendingProposal {
     command: Bytes,
     deadline: Instant,
     sent_at: Instant,
 }
 
-impl Pending {
-    pub fn new(origin: NodeId, boot: Boot) -> Pending {
-        Pending { origin, boot, waiting: BTreeMap::new(), bytes: 0, unsent_from: 0, last_seq: 0 }
+impl PendingProposals {
+    pub fn new(origin: NodeId, boot: Boot) -> PendingProposals {
+        PendingProposals { origin, boot, waiting: BTreeMap::new(), bytes: 0, unsent_from: 0, last_seq: 0 }
     }
 
     /// Takes a proposal in, or refuses it when too much waits already.
-    pub fn add(&mut self, token: Token, command: Bytes, deadline: Instant) -> bool {
+    pub fn add(&mut self, token: ReplyToken, command: Bytes, deadline: Instant) -> bool {
         assert!(token.0 > self.last_seq, "tokens grow in the order of arrival");
         self.last_seq = token.0;
         let too_many = self.waiting.len() >= REQUESTS_WAITING_MAX;
@@ -40,7 +40,7 @@ impl Pending {
             return false;
         }
         self.bytes += command.len();
-        self.waiting.insert(token.0, Waiting { command, deadline, sent_at: Instant::ZERO });
+        self.waiting.insert(token.0, PendingProposal { command, deadline, sent_at: Instant::ZERO });
         true
     }
 
@@ -52,11 +52,11 @@ impl Pending {
     }
 
     /// Removes those whose deadline has passed. They may still be applied: their outcome is unknown.
-    pub fn expire(&mut self, now: Instant) -> Vec<Token> {
+    pub fn expire(&mut self, now: Instant) -> Vec<ReplyToken> {
         let late: Vec<u64> =
             self.waiting.iter().filter(|(_, waiting)| waiting.deadline <= now).map(|(seq, _)| *seq).collect();
         late.iter().for_each(|seq| self.finish(*seq));
-        late.into_iter().map(Token).collect()
+        late.into_iter().map(ReplyToken).collect()
     }
 
     /// Another leader: nothing is known to have reached it.
@@ -105,15 +105,15 @@ mod tests {
     use super::*;
     use crate::batch;
 
-    fn pending(count: u64) -> Pending {
-        let mut pending = Pending::new(NodeId(1), Boot(1));
+    fn pending(count: u64) -> PendingProposals {
+        let mut pending = PendingProposals::new(NodeId(1), Boot(1));
         for seq in 1..=count {
-            assert!(pending.add(Token(seq), Bytes::from_static(b"command"), Instant(seq * 10)));
+            assert!(pending.add(ReplyToken(seq), Bytes::from_static(b"command"), Instant(seq * 10)));
         }
         pending
     }
 
-    fn take(pending: &mut Pending) -> Vec<u64> {
+    fn take(pending: &mut PendingProposals) -> Vec<u64> {
         let mut out = Vec::new();
         pending.take_unsent(Instant(5), &mut out);
         batch::decode(out.into()).unwrap().iter().map(|proposal| proposal.id.seq).collect()
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn a_passed_deadline_removes_the_proposal_and_its_bytes() {
         let mut pending = pending(3);
-        assert_eq!(pending.expire(Instant(20)), [Token(1), Token(2)]);
+        assert_eq!(pending.expire(Instant(20)), [ReplyToken(1), ReplyToken(2)]);
         assert_eq!(pending.bytes, 7);
         assert_eq!(take(&mut pending), [3]);
     }
@@ -150,10 +150,10 @@ mod tests {
 
     #[test]
     fn what_would_fill_the_memory_is_refused() {
-        let mut pending = Pending::new(NodeId(1), Boot(1));
+        let mut pending = PendingProposals::new(NodeId(1), Boot(1));
         let big = Bytes::from(vec![0; PROPOSALS_WAITING_BYTES_MAX / 2]);
-        assert!(pending.add(Token(1), big.clone(), Instant(1)));
-        assert!(pending.add(Token(2), big.clone(), Instant(1)));
-        assert!(!pending.add(Token(3), Bytes::from_static(b"x"), Instant(1)));
+        assert!(pending.add(ReplyToken(1), big.clone(), Instant(1)));
+        assert!(pending.add(ReplyToken(2), big.clone(), Instant(1)));
+        assert!(!pending.add(ReplyToken(3), Bytes::from_static(b"x"), Instant(1)));
     }
 }

@@ -4,11 +4,11 @@
 
 use base::codec::{Reader, put_bytes, put_signed, put_varint};
 use base::limits::LEASES_ENDING_MAX;
-use base::{Boot, Instant, LeaseId, NodeId, Revision, Term, Token};
-use coord::reply::{Body, Ending, LeaseTime, Renewal, Reply};
+use base::{Boot, Instant, LeaseId, NodeId, ReplyToken, Revision, Term};
+use coord::reply::{Body, EndingLease, LeaseRenewal, LeaseTime, Reply};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question {
+pub enum LeaderQuestion {
     /// Renew a lease.
     KeepAlive(LeaseId),
     TimeToLive {
@@ -23,32 +23,32 @@ pub enum Question {
     Leases,
 }
 
-impl Question {
+impl LeaderQuestion {
     /// Can be answered by any member that has applied enough.
     pub fn is_for_anyone(self) -> bool {
-        self == Question::Leases
+        self == LeaderQuestion::Leases
     }
 }
 
 /// The asker. The boot is part of it: tokens restart with each boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asker {
+pub struct AskerId {
     pub member: NodeId,
     pub boot: Boot,
-    pub token: Token,
+    pub token: ReplyToken,
 }
 
 /// A question on its way to the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
-    pub asker: Asker,
+pub struct AskedQuestion {
+    pub asker: AskerId,
     /// After it no caller waits for the answer.
     pub deadline: Instant,
-    pub question: Question,
+    pub question: LeaderQuestion,
 }
 
 /// `None` when the member that was asked does not lead.
-pub type Answer = Option<Reply>;
+pub type LeaderAnswer = Option<Reply>;
 
 const KEEP_ALIVE: u8 = 0;
 const TIME_TO_LIVE: u8 = 1;
@@ -57,31 +57,31 @@ const TIME_TO_LIVE_WITH_KEYS: u8 = 2;
 const ENDING: u8 = 3;
 
 /// Questions that any member can answer are not sent.
-pub(crate) fn encode_question(question: Question, out: &mut Vec<u8>) {
+pub(crate) fn encode_question(question: LeaderQuestion, out: &mut Vec<u8>) {
     let (kind, id) = match question {
-        Question::KeepAlive(id) => (KEEP_ALIVE, id),
-        Question::TimeToLive { id, keys: false } => (TIME_TO_LIVE, id),
-        Question::TimeToLive { id, keys: true } => (TIME_TO_LIVE_WITH_KEYS, id),
-        Question::Ending { within_ms } => {
+        LeaderQuestion::KeepAlive(id) => (KEEP_ALIVE, id),
+        LeaderQuestion::TimeToLive { id, keys: false } => (TIME_TO_LIVE, id),
+        LeaderQuestion::TimeToLive { id, keys: true } => (TIME_TO_LIVE_WITH_KEYS, id),
+        LeaderQuestion::Ending { within_ms } => {
             out.push(ENDING);
             return put_varint(out, within_ms);
         }
-        Question::Leases => unreachable!("every member answers it itself"),
+        LeaderQuestion::Leases => unreachable!("every member answers it itself"),
     };
     out.push(kind);
     put_signed(out, id.0);
 }
 
-pub(crate) fn decode_question(reader: &mut Reader) -> Option<Question> {
+pub(crate) fn decode_question(reader: &mut Reader) -> Option<LeaderQuestion> {
     let kind = reader.u8()?;
     if kind == ENDING {
-        return Some(Question::Ending { within_ms: reader.varint()? });
+        return Some(LeaderQuestion::Ending { within_ms: reader.varint()? });
     }
     let id = LeaseId(reader.signed()?);
     match kind {
-        KEEP_ALIVE => Some(Question::KeepAlive(id)),
-        TIME_TO_LIVE => Some(Question::TimeToLive { id, keys: false }),
-        TIME_TO_LIVE_WITH_KEYS => Some(Question::TimeToLive { id, keys: true }),
+        KEEP_ALIVE => Some(LeaderQuestion::KeepAlive(id)),
+        TIME_TO_LIVE => Some(LeaderQuestion::TimeToLive { id, keys: false }),
+        TIME_TO_LIVE_WITH_KEYS => Some(LeaderQuestion::TimeToLive { id, keys: true }),
         _ => None,
     }
 }
@@ -91,7 +91,7 @@ const RENEWED: u8 = 1;
 const TIME: u8 = 2;
 const SOON: u8 = 3;
 
-pub(crate) fn encode_answer(answer: &Answer, out: &mut Vec<u8>) {
+pub(crate) fn encode_answer(answer: &LeaderAnswer, out: &mut Vec<u8>) {
     let Some(Reply { revision, body }) = answer else { return out.push(NOT_LEADING) };
     out.push(match body {
         Body::LeaseRenewed { .. } => RENEWED,
@@ -106,7 +106,7 @@ pub(crate) fn encode_answer(answer: &Answer, out: &mut Vec<u8>) {
         }
         Body::LeasesEnding(list) => {
             put_varint(out, list.len() as u64);
-            for Ending { id, left_ms } in list {
+            for EndingLease { id, left_ms } in list {
                 put_signed(out, id.0);
                 put_varint(out, *left_ms);
             }
@@ -122,7 +122,7 @@ pub(crate) fn encode_answer(answer: &Answer, out: &mut Vec<u8>) {
     }
 }
 
-pub(crate) fn decode_answer(reader: &mut Reader) -> Option<Answer> {
+pub(crate) fn decode_answer(reader: &mut Reader) -> Option<LeaderAnswer> {
     let kind = reader.u8()?;
     if kind == NOT_LEADING {
         return Some(None);
@@ -145,23 +145,23 @@ pub(crate) fn decode_answer(reader: &mut Reader) -> Option<Answer> {
     Some(Some(Reply { revision, body }))
 }
 
-fn encode_renewal(renewal: Renewal, out: &mut Vec<u8>) {
+fn encode_renewal(renewal: LeaseRenewal, out: &mut Vec<u8>) {
     put_varint(out, renewal.term.0);
     put_varint(out, renewal.nth);
 }
 
-fn decode_renewal(reader: &mut Reader) -> Option<Renewal> {
-    Some(Renewal { term: Term(reader.varint()?), nth: reader.varint()? })
+fn decode_renewal(reader: &mut Reader) -> Option<LeaseRenewal> {
+    Some(LeaseRenewal { term: Term(reader.varint()?), nth: reader.varint()? })
 }
 
-fn decode_ending(reader: &mut Reader) -> Option<Vec<Ending>> {
+fn decode_ending(reader: &mut Reader) -> Option<Vec<EndingLease>> {
     let count = reader.count()?;
     if count > LEASES_ENDING_MAX {
         return None;
     }
     let mut list = Vec::new();
     for _ in 0..count {
-        list.push(Ending { id: LeaseId(reader.signed()?), left_ms: reader.varint()? });
+        list.push(EndingLease { id: LeaseId(reader.signed()?), left_ms: reader.varint()? });
     }
     Some(list)
 }

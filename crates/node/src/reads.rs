@@ -2,17 +2,17 @@
 //! While a round is under way the next batch gathers. Every attempt has a context of its own, so that the
 //! late answer to an earlier attempt can never be taken for the answer to a later one.
 
-use crate::question::Ask;
+use crate::question::AskedQuestion;
 use base::limits::REQUESTS_WAITING_MAX;
 use base::mutant::{Mutant, planted};
-use base::{Boot, Index, Instant, NodeId, Token};
+use base::{Boot, Index, Instant, NodeId, ReplyToken};
 use bytes::{BufMut, Bytes};
 use coord::Caller;
 use coord::request::Request;
 
 #[derive(Clone, Debug)]
 pub struct Read {
-    pub token: Token,
+    pub token: ReplyToken,
     pub deadline: Instant,
     pub request: Request,
     /// The caller; its permissions are checked when the read is answered.
@@ -25,7 +25,7 @@ pub struct ReadBatch {
     pub index: Index,
     pub reads: Vec<Read>,
     /// Questions to this member as leader; the round confirmed that it still led.
-    pub asks: Vec<Ask>,
+    pub asks: Vec<AskedQuestion>,
 }
 
 /// Failures since the start.
@@ -42,16 +42,16 @@ pub(crate) struct Reads {
     boot: Boot,
     attempts: u64,
     gathering: Vec<Read>,
-    asks: Vec<Ask>,
-    round: Option<Round>,
+    asks: Vec<AskedQuestion>,
+    round: Option<ReadRound>,
     counts: ReadCounts,
 }
 
-struct Round {
+struct ReadRound {
     context: Bytes,
     started: Instant,
     reads: Vec<Read>,
-    asks: Vec<Ask>,
+    asks: Vec<AskedQuestion>,
 }
 
 impl Reads {
@@ -68,15 +68,15 @@ impl Reads {
     }
 
     pub fn add(&mut self, read: Read) -> bool {
-        let room = self.gathering.len() < REQUESTS_WAITING_MAX;
-        if room {
+        let has_capacity = self.gathering.len() < REQUESTS_WAITING_MAX;
+        if has_capacity {
             self.gathering.push(read);
         }
-        room
+        has_capacity
     }
 
     /// The asker asks again if it is dropped here.
-    pub fn add_ask(&mut self, ask: Ask) {
+    pub fn add_ask(&mut self, ask: AskedQuestion) {
         if self.asks.len() < REQUESTS_WAITING_MAX {
             self.asks.push(ask);
         }
@@ -95,7 +95,7 @@ impl Reads {
         let context = Bytes::from(context);
         let reads = std::mem::take(&mut self.gathering);
         let asks = std::mem::take(&mut self.asks);
-        self.round = Some(Round { context: context.clone(), started: now, reads, asks });
+        self.round = Some(ReadRound { context: context.clone(), started: now, reads, asks });
         Some(context)
     }
 
@@ -119,7 +119,7 @@ impl Reads {
         self.counts
     }
 
-    pub fn expire(&mut self, now: Instant) -> Vec<Token> {
+    pub fn expire(&mut self, now: Instant) -> Vec<ReplyToken> {
         let mut late = Vec::new();
         let mut keep = |read: &Read| {
             let in_time = read.deadline > now;
@@ -146,8 +146,8 @@ mod tests {
 
     fn read(token: u64) -> Read {
         let range = Range::of(KeyRange::single(Bytes::from_static(b"k")));
-        let (token, deadline) = (Token(token), Instant(token * 10));
-        Read { token, deadline, request: Request::Range(range), caller: Caller::Nobody }
+        let (token, deadline) = (ReplyToken(token), Instant(token * 10));
+        Read { token, deadline, request: Request::Range(range), caller: Caller::Anonymous }
     }
 
     fn tokens(batch: &ReadBatch) -> Vec<u64> {
@@ -189,6 +189,6 @@ mod tests {
         reads.add(read(3));
         let mut late = reads.expire(Instant(20));
         late.sort();
-        assert_eq!(late, [Token(1), Token(2)]);
+        assert_eq!(late, [ReplyToken(1), ReplyToken(2)]);
     }
 }

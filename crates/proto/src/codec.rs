@@ -2,7 +2,7 @@
 //! A frame goes in, a message or a refusal comes out. Decoding must not cost much more memory than the frame
 //! has bytes, so each request type may refuse its bytes before anything is built from them.
 
-use crate::frugal::Frugal;
+use crate::decode_limit::DecodeLimit;
 use prost::Message;
 use std::marker::PhantomData;
 use tonic::Status;
@@ -21,7 +21,7 @@ impl<T, U> Default for Codec<T, U> {
 impl<T, U> tonic::codec::Codec for Codec<T, U>
 where
     T: Message + Send + 'static,
-    U: Message + Default + Frugal + Send + 'static,
+    U: Message + Default + DecodeLimit + Send + 'static,
 {
     type Encode = T;
     type Decode = U;
@@ -39,7 +39,7 @@ where
 
 pub struct GuardedDecoder<U>(ProstDecoder<U>);
 
-impl<U: Message + Default + Frugal> Decoder for GuardedDecoder<U> {
+impl<U: Message + Default + DecodeLimit> Decoder for GuardedDecoder<U> {
     type Item = U;
     type Error = Status;
 

@@ -3,11 +3,11 @@
 //! `bytes` field as a `bytes::Bytes` that shares the frame's memory. Names and numbers are the wire contract.
 
 pub mod codec;
+mod decode_limit;
 pub mod frame;
-mod frugal;
 pub mod pieces;
 
-pub use frugal::Frugal;
+pub use decode_limit::DecodeLimit;
 
 /// The files of `proto/`, compiled: an encoded `FileDescriptorSet`.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

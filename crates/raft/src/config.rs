@@ -30,7 +30,7 @@ impl Config {
     }
 
     /// The library accepts it: there is a voter, no id occurs twice in one half, and a learner has no vote in either.
-    pub fn is_lawful(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         let lists = [&self.voters, &self.learners, &self.outgoing];
         let named_once =
             |ids: &Vec<NodeId>| ids.iter().enumerate().all(|(nth, id)| id.0 != 0 && !ids[..nth].contains(id));
@@ -137,10 +137,10 @@ mod tests {
     #[test]
     fn a_configuration_that_no_library_takes_is_told_apart() {
         let joint = Config { outgoing: vec![NodeId(1), NodeId(5)], ..config(&[1, 2], &[3]) };
-        assert!(joint.is_lawful() && config(&[1], &[]).is_lawful());
+        assert!(joint.is_valid() && config(&[1], &[]).is_valid());
         let learns_and_votes = Config { outgoing: vec![NodeId(3)], ..config(&[1, 2], &[3]) };
         let unlawful = [config(&[], &[1]), config(&[1, 1], &[]), config(&[0, 1], &[]), config(&[1, 2], &[2])];
-        assert!(unlawful.iter().chain([&learns_and_votes]).all(|config| !config.is_lawful()));
+        assert!(unlawful.iter().chain([&learns_and_votes]).all(|config| !config.is_valid()));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use raft_rs::{RawNode, StateRole};
 
 /// Why a message was refused: no member that follows the protocol sends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Refusal {
+pub enum ProtocolViolation {
     /// Its fields contradict each other, or a number is out of range.
     Fields,
     /// Its term is further ahead than elections can have raised it, and no majority reports the same.
@@ -28,14 +28,14 @@ pub enum Refusal {
     Configuration,
 }
 
-impl Refusal {
+impl ProtocolViolation {
     pub fn name(self) -> &'static str {
         match self {
-            Refusal::Fields => "fields",
-            Refusal::TermJump => "term-jump",
-            Refusal::Log => "log",
-            Refusal::Snapshot => "snapshot",
-            Refusal::Configuration => "configuration",
+            ProtocolViolation::Fields => "fields",
+            ProtocolViolation::TermJump => "term-jump",
+            ProtocolViolation::Log => "log",
+            ProtocolViolation::Snapshot => "snapshot",
+            ProtocolViolation::Configuration => "configuration",
         }
     }
 }
@@ -44,7 +44,7 @@ impl Refusal {
 pub(crate) enum Admission {
     Take(Message),
     Ignore,
-    Refuse(Refusal),
+    Refuse(ProtocolViolation),
 }
 
 /// Adjusts, ignores or refuses a message that the library must not see as it is.
@@ -67,24 +67,24 @@ pub(crate) fn admit(node: &RawNode<Log>, mut message: Message) -> Admission {
     Admission::Take(message)
 }
 
-fn refusal(node: &RawNode<Log>, message: &Message) -> Option<Refusal> {
+fn refusal(node: &RawNode<Log>, message: &Message) -> Option<ProtocolViolation> {
     let log = &node.raft.raft_log;
     let m = &message.0;
     if !message.is_plausible() {
-        return Some(Refusal::Fields);
+        return Some(ProtocolViolation::Fields);
     }
-    if message.config().is_some_and(|config| !config.is_lawful()) {
-        return Some(Refusal::Configuration);
+    if message.config().is_some_and(|config| !config.is_valid()) {
+        return Some(ProtocolViolation::Configuration);
     }
     // Entries that are not there have term zero for the library, so that such an append would seem to fit.
     let beyond = m.msg_type == MessageType::MsgAppend && m.log_term == 0 && m.index > log.last_index();
     if beyond && !planted(Mutant::AppendNotValidated) {
-        return Some(Refusal::Log);
+        return Some(ProtocolViolation::Log);
     }
     // Further ones lie behind us, and are answered so.
     let contradicts = |index, term| index == log.committed && !log.match_term(index, term);
     let rewrites = message.snapshot_at().is_some_and(|at| contradicts(at.index.0, at.term.0));
-    rewrites.then_some(Refusal::Snapshot)
+    rewrites.then_some(ProtocolViolation::Snapshot)
 }
 
 /// A message that a correct member may send but that the library must not see now.

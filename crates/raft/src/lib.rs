@@ -15,8 +15,8 @@ mod terms;
 
 pub use config::Config;
 pub use entry::Entry;
-pub use guard::Refusal;
-pub use machine::{Doubt, Input, Note, Output, Params, Persist, Raft, ReadReady, Role, Status};
+pub use guard::ProtocolViolation;
+pub use machine::{Doubt, Input, Output, Params, Persist, Raft, RaftEvent, ReadReady, Role, Status};
 pub use message::Message;
 pub use record::Record;
-pub use restore::{Gap, Restored, Restoring};
+pub use restore::{LogGap, LogReplay, RestoredState};

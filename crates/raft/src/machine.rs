@@ -5,12 +5,12 @@
 
 use crate::config::Config;
 use crate::entry::{Entry, entry_type};
-use crate::guard::{self, Admission, Refusal};
+use crate::guard::{self, Admission, ProtocolViolation};
 use crate::log::Log;
 use crate::message::Message;
 use crate::record::Record;
-use crate::restore::Restored;
-use crate::terms::Claims;
+use crate::restore::RestoredState;
+use crate::terms::TermClaims;
 use base::mutant::{Mutant, planted};
 use base::rng::mix;
 use base::{Index, NodeId, Position, Term, limits};
@@ -19,13 +19,13 @@ use raft_rs::eraftpb::{self, HardState, MessageType};
 use raft_rs::{INVALID_ID, ProgressState, RawNode, Ready, SnapshotStatus, StateRole};
 use std::collections::VecDeque;
 
-mod changing;
+mod commit_record;
 mod doubt;
 mod quorum;
 
 use doubt::Abstention;
 pub use doubt::Doubt;
-use quorum::Hearing;
+use quorum::QuorumCheck;
 
 #[derive(Clone, Debug)]
 pub struct Params {
@@ -63,10 +63,10 @@ pub enum Input {
     /// Everything up to this `Persist` is durable.
     Persisted(u64),
     /// Something that this start of the member has proposed is committed, and durable here.
-    Vouched,
+    OwnEntryCommitted,
     /// A log that ends at `floor` has everything that this member can have lost, and no other member has been in a later
     /// term than `term`.
-    Settled {
+    FloorKnown {
         floor: Position,
         term: Term,
     },
@@ -101,8 +101,8 @@ pub struct Output {
     /// The log was cut: records up to here are no longer needed.
     pub released: Option<Index>,
     /// Members that sent what no member sends.
-    pub refused: Vec<(NodeId, Refusal)>,
-    pub notes: Vec<Note>,
+    pub refused: Vec<(NodeId, ProtocolViolation)>,
+    pub events: Vec<RaftEvent>,
 }
 
 /// Records to make durable, in the order of `seq`. With `install`, the staged store takes the live one's
@@ -130,7 +130,7 @@ pub enum Role {
 
 /// A fact worth a log line and a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Note {
+pub enum RaftEvent {
     Leadership {
         term: Term,
         role: Role,
@@ -170,17 +170,17 @@ pub struct Raft {
     /// Messages that became free by a completion since the last `collect`.
     freed: Vec<Message>,
     abstention: Option<Abstention>,
-    claims: Claims,
+    claims: TermClaims,
     /// Since the last `collect`.
-    refused: Vec<(NodeId, Refusal)>,
+    refused: Vec<(NodeId, ProtocolViolation)>,
     /// Not yet recorded.
     accepted_loss: Option<NodeId>,
     /// The last term that this member led since its start.
     led: Option<Term>,
     /// Whether there was a leader since its start.
     has_met_leader: bool,
-    hearing: Hearing,
-    last_note: Option<Note>,
+    quorum_check: QuorumCheck,
+    last_note: Option<RaftEvent>,
 }
 
 /// A persist under way, with what may leave when it is done.
@@ -198,7 +198,7 @@ const FIRST_TICKS_SKIPPED: usize = 7;
 const INFLIGHT_APPENDS_MAX: usize = 256;
 
 impl Raft {
-    pub fn new(params: Params, restored: Restored) -> Raft {
+    pub fn new(params: Params, restored: RestoredState) -> Raft {
         let hard_state = HardState {
             term: restored.term.0,
             vote: restored.vote.map_or(0, |node| node.0),
@@ -238,12 +238,12 @@ impl Raft {
             released,
             freed: Vec::new(),
             abstention,
-            claims: Claims::default(),
+            claims: TermClaims::default(),
             refused: Vec::new(),
             accepted_loss: None,
             led: None,
             has_met_leader: false,
-            hearing: Hearing::default(),
+            quorum_check: QuorumCheck::default(),
             last_note: None,
         }
     }
@@ -285,8 +285,8 @@ impl Raft {
             Input::Configure(config) => self.configure(&config),
             Input::ReadIndex(context) => self.step_read_index(context),
             Input::Persisted(seq) => self.step_persisted(seq),
-            Input::Vouched => self.step_vouched(),
-            Input::Settled { floor, term } => self.step_settled(floor, term),
+            Input::OwnEntryCommitted => self.step_own_entry_committed(),
+            Input::FloorKnown { floor, term } => self.step_floor_known(floor, term),
             Input::RecordLoss(id) => self.accepted_loss = Some(id),
             Input::Applied(index) => self.node.advance_apply_to(index.0),
             Input::Flushed(at) => self.step_flushed(at),
@@ -303,7 +303,7 @@ impl Raft {
     }
 
     fn step_tick(&mut self) {
-        self.check_hearing();
+        self.check_quorum();
         let timeout = self.election_timeout();
         self.node.raft.set_randomized_election_timeout(timeout);
         self.hurry_first_election();
@@ -353,9 +353,9 @@ impl Raft {
         if untimely || self.keeps_vote_from(&message) {
             return false;
         }
-        self.hear_leader(&message);
+        self.note_new_cluster(&message);
         let from = message.0.from;
-        self.hearing.hear(NodeId(from));
+        self.quorum_check.heard_from(NodeId(from));
         let taken = self.node.step(message.0).is_ok();
         self.keep_next_above_match(from);
         taken
@@ -366,7 +366,7 @@ impl Raft {
         let admission = guard::admit(&self.node, message);
         let refusal = match admission {
             Admission::Take(message) if self.believes(from, term) => return Some(message),
-            Admission::Take(_) => Refusal::TermJump,
+            Admission::Take(_) => ProtocolViolation::TermJump,
             Admission::Ignore => return None,
             Admission::Refuse(refusal) => refusal,
         };
@@ -443,7 +443,7 @@ impl Raft {
     }
 
     /// The other voter with the longest log: the target of a leadership transfer.
-    pub fn heir(&self) -> Option<NodeId> {
+    pub fn transfer_target(&self) -> Option<NodeId> {
         let prs = self.node.raft.prs();
         let others = self.config().voters.into_iter().filter(|id| *id != self.params.id);
         let active =
@@ -517,7 +517,7 @@ impl Raft {
         if let Some(id) = self.accepted_loss.take() {
             self.record(Record::AcceptedLoss(id), out);
         }
-        self.end_doubt(out);
+        self.note_end_of_doubt(out);
         self.note_leadership(out);
     }
 
@@ -619,7 +619,7 @@ impl Raft {
         let store = self.node.raft.mut_store();
         store.reset(at);
         store.set_config(config);
-        out.notes.push(Note::Installed(at));
+        out.events.push(RaftEvent::Installed(at));
         Some(at)
     }
 
@@ -629,11 +629,11 @@ impl Raft {
             self.led = Some(term);
         }
         self.has_met_leader |= leader.is_some();
-        self.tell_stepping_down(out);
-        let note = Note::Leadership { term, role, leader };
+        self.report_step_down(out);
+        let note = RaftEvent::Leadership { term, role, leader };
         if self.last_note != Some(note) {
             self.last_note = Some(note);
-            out.notes.push(note);
+            out.events.push(note);
         }
     }
 }

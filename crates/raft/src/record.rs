@@ -122,7 +122,7 @@ impl Record {
                 Record::Installed(Position { term: Term(reader.varint()?), index: Index(reader.varint()?) })
             }
             BOOT => Record::Boot(Boot(reader.varint()?)),
-            DOUBT => Record::Doubt(doubt_of(reader.u8()?)?),
+            DOUBT => Record::Doubt(doubt_from_number(reader.u8()?)?),
             ACCEPTED_LOSS => Record::AcceptedLoss(NodeId(reader.varint()?)),
             _ => return None,
         };
@@ -152,7 +152,7 @@ fn number_of(doubt: Doubt) -> u8 {
     }
 }
 
-fn doubt_of(number: u8) -> Option<Doubt> {
+fn doubt_from_number(number: u8) -> Option<Doubt> {
     DOUBTS.get(usize::from(number)).copied()
 }
 

@@ -11,7 +11,7 @@ use base::{Boot, Index, NodeId, Position, Term};
 
 /// Gathers records as they are replayed.
 #[derive(Debug, Default)]
-pub struct Restoring {
+pub struct LogReplay {
     base: Position,
     entries: Vec<Entry>,
     term: Term,
@@ -24,7 +24,7 @@ pub struct Restoring {
 
 /// The state that a member starts from.
 #[derive(Debug)]
-pub struct Restored {
+pub struct RestoredState {
     pub(crate) base: Position,
     pub(crate) entries: Vec<Entry>,
     pub(crate) term: Term,
@@ -47,12 +47,12 @@ pub struct Restored {
 
 /// The log does not reach back to the store: entries that the store lacks are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gap {
+pub struct LogGap {
     pub store: Index,
     pub log_first: Index,
 }
 
-impl Restoring {
+impl LogReplay {
     pub fn add(&mut self, record: Record) {
         match record {
             Record::Vote { term, vote, commit } => {
@@ -94,9 +94,9 @@ impl Restoring {
     }
 
     /// Joins the log with the store that was found beside it.
-    pub fn finish(mut self, store: Position) -> Result<Restored, Gap> {
+    pub fn finish(mut self, store: Position) -> Result<RestoredState, LogGap> {
         if self.base.index > store.index {
-            return Err(Gap { store: store.index, log_first: self.base.index.next() });
+            return Err(LogGap { store: store.index, log_first: self.base.index.next() });
         }
         let in_log = self.entries.get((store.index.0 - self.base.index.0).wrapping_sub(1) as usize);
         let agrees = store == self.base
@@ -112,10 +112,10 @@ impl Restoring {
             self.entries.clear();
         }
         let term = self.term.max(store.term);
-        Ok(Restored {
+        Ok(RestoredState {
             vote: self.vote.filter(|_| term == self.term),
             term,
-            commit: self.commit.max(store.index).max(self.vouched_for()).min(self.last_index()),
+            commit: self.commit.max(store.index).max(self.known_committed()).min(self.last_index()),
             base: self.base,
             entries: self.entries,
             boot: self.boot,
@@ -130,7 +130,7 @@ impl Restoring {
     /// Up to here the log itself says that it is committed. A leader orders a change of the cluster only when it has
     /// applied the one before it; so a member that has both knows that the first is committed, and uses it before it
     /// campaigns. Its majorities then intersect those of every member with a later configuration (ADR 35).
-    fn vouched_for(&self) -> Index {
+    fn known_committed(&self) -> Index {
         let changes = self.entries.iter().rev().filter(|entry| entry.reconfigures);
         let before_the_last = changes.skip(1).find(|_| !planted(Mutant::StandsOnOldConfig));
         before_the_last.map_or(Index::ZERO, |entry| entry.at.index)
@@ -167,8 +167,8 @@ mod tests {
         )
     }
 
-    fn restore(records: Vec<Record>, store: Position) -> Result<Restored, Gap> {
-        let mut restoring = Restoring::default();
+    fn restore(records: Vec<Record>, store: Position) -> Result<RestoredState, LogGap> {
+        let mut restoring = LogReplay::default();
         records.into_iter().for_each(|record| restoring.add(record));
         restoring.finish(store)
     }
@@ -232,6 +232,6 @@ mod tests {
     #[test]
     fn a_log_that_does_not_reach_back_to_the_store_is_a_gap() {
         let gap = restore(vec![entries(1, 11..=15)], at(1, 5)).unwrap_err();
-        assert_eq!(gap, Gap { store: Index(5), log_first: Index(11) });
+        assert_eq!(gap, LogGap { store: Index(5), log_first: Index(11) });
     }
 }

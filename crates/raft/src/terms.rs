@@ -10,11 +10,11 @@ pub(crate) const JUMP_MAX: u64 = 1_000_000;
 
 /// The terms that voters report, where they are further ahead than one voter is believed.
 #[derive(Default)]
-pub(crate) struct Claims {
+pub(crate) struct TermClaims {
     by_voter: BTreeMap<u64, u64>,
 }
 
-impl Claims {
+impl TermClaims {
     /// Whether a message of this term may be taken by a member that stands at `own`, with these voters.
     pub fn admit(&mut self, from: u64, term: u64, own: u64, me: u64, voters: &[u64]) -> bool {
         let believed = own.saturating_add(JUMP_MAX);
@@ -47,8 +47,8 @@ mod tests {
     const FAR: u64 = 1 << 62;
 
     #[test]
-    fn one_voter_alone_moves_nobody_and_a_majority_does() {
-        let mut claims = Claims::default();
+    fn one_voter_cannot_move_a_term_and_a_majority_can() {
+        let mut claims = TermClaims::default();
         let mut admit = |from, term| claims.admit(from, term, 7, 1, &[1, 2, 3]);
         assert!(admit(2, 7 + JUMP_MAX) && !admit(2, 8 + JUMP_MAX));
         assert!(!admit(2, FAR) && !admit(9, FAR), "the ninth does not vote");
@@ -57,11 +57,11 @@ mod tests {
     }
 
     #[test]
-    fn who_votes_alone_is_moved_by_nobody_and_a_newcomer_by_anybody() {
-        assert!(!Claims::default().admit(2, FAR, 7, 1, &[1]));
-        assert!(Claims::default().admit(2, FAR, 0, 1, &[]));
-        assert!(Claims::default().admit(2, FAR, 7, 1, &[1, 2]), "of two, the other cannot be compared");
-        let mut learner = Claims::default();
+    fn a_single_voter_keeps_its_term_and_a_new_member_takes_any() {
+        assert!(!TermClaims::default().admit(2, FAR, 7, 1, &[1]));
+        assert!(TermClaims::default().admit(2, FAR, 0, 1, &[]));
+        assert!(TermClaims::default().admit(2, FAR, 7, 1, &[1, 2]), "of two, the other cannot be compared");
+        let mut learner = TermClaims::default();
         assert!(!learner.admit(2, FAR, 7, 1, &[2, 3, 4]) && learner.admit(3, FAR, 7, 1, &[2, 3, 4]));
     }
 }

@@ -1,7 +1,7 @@
 //! Scripts that do their work, and scripts that try to take everything.
 
 use super::*;
-use mesh::handler::{Handler, Law};
+use mesh::handler::{Handler, MergeLaw};
 
 fn run(source: &str, left: &Bytes, right: &Bytes) -> Result<Bytes, Failure> {
     Scripts::default().run(source, left, right, Instant::now() + TIME_MAX * 30)
@@ -48,7 +48,7 @@ fn values_have_what_scripts_need() {
 #[test]
 fn one_that_breaks_a_law_is_found_out() {
     let breach = Handler::Script("left".to_owned()).check(&Scripts::default(), 7).unwrap_err();
-    assert_eq!(breach.law, Law::Commutative);
+    assert_eq!(breach.law, MergeLaw::Commutative);
 }
 
 #[test]

@@ -3,15 +3,17 @@
 //! executes so many operations of which BATCH come together, and prints how many answers or events came out. Run
 //! it with two numbers of operations: the difference is theirs alone. `cargo xtask costs` does.
 
-use base::{Boot, Index, Instant, KeyRange, LeaseId, NodeId, Position, Revision, Table, Term, Token, View};
+use base::{
+    Boot, Index, Instant, KeyRange, LeaseId, NodeId, Position, ReadView, ReplyToken, Revision, Table, Term,
+};
 use bytes::Bytes;
 use coord::request::{self, Put, Range};
 use coord::watch::{self, Create, Credit, Filters, StreamId};
 use coord::{Caller, Command, Member};
-use node::consensus::{Params, Request, Work};
+use node::consensus::{ClientRequest, ClientWork, ConsensusParams};
 use node::member::config_of;
-use node::{Apply, Consensus, Frame, Input, apply, compactor, leases};
-use raft::Restoring;
+use node::{Apply, Consensus, ConsensusInput, Frame, apply, compactor, lease_clock};
+use raft::LogReplay;
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::time::Duration;
@@ -59,7 +61,7 @@ fn main() {
             Kind::Put => propose(nth * 7_919 % KEYS),
             Kind::Range => {
                 let range = Range::of(KeyRange::single(key(nth * 7_919 % KEYS)));
-                Work::Read(request::Request::Range(range), Caller::Nobody)
+                ClientWork::Read(request::Request::Range(range), Caller::Anonymous)
             }
             Kind::Watch => propose(0),
         });
@@ -83,7 +85,7 @@ fn key(nth: u64) -> Bytes {
     Bytes::copy_from_slice(&key)
 }
 
-fn propose(nth: u64) -> Work {
+fn propose(nth: u64) -> ClientWork {
     let put = Put {
         key: key(nth),
         value: Some(vec![7; VALUE_BYTES].into()),
@@ -92,13 +94,13 @@ fn propose(nth: u64) -> Work {
     };
     let mut bytes = Vec::new();
     Command::from_request(request::Request::Put(put)).expect("a put is a command").encode(&mut bytes);
-    Work::Propose(bytes.into())
+    ClientWork::Propose(bytes.into())
 }
 
 /// A store to which nothing is ever flushed: all there is lies in memory above it.
 struct Nothing;
 
-impl View for Nothing {
+impl ReadView for Nothing {
     fn get(&self, _: Table, _: &[u8]) -> Option<Bytes> {
         None
     }
@@ -109,9 +111,9 @@ impl View for Nothing {
 struct Cluster {
     members: Vec<(Consensus, Apply)>,
     /// Requests that the leader has received and not processed.
-    asked: Vec<Work>,
+    asked: Vec<ClientWork>,
     tokens: u64,
-    to_do: VecDeque<(usize, Input)>,
+    to_do: VecDeque<(usize, ConsensusInput)>,
     /// Answers, or events where there are watches.
     came: u64,
     watched: bool,
@@ -119,8 +121,8 @@ struct Cluster {
 
 impl Cluster {
     fn start(count: u64) -> Cluster {
-        let founders: Vec<Member> = (1..=count).map(founder).collect();
-        let members = founders.iter().map(|member| machine(member.id, &founders)).collect();
+        let initial_members: Vec<Member> = (1..=count).map(founder).collect();
+        let members = initial_members.iter().map(|member| machine(member.id, &initial_members)).collect();
         let mut cluster = Cluster {
             members,
             asked: Vec::new(),
@@ -129,13 +131,13 @@ impl Cluster {
             came: 0,
             watched: false,
         };
-        cluster.to_do.push_back((LEADER, Input::Campaign));
+        cluster.to_do.push_back((LEADER, ConsensusInput::Campaign));
         cluster.run();
         assert!(cluster.members[LEADER].0.status().leader.is_some(), "no other member became a candidate");
         cluster
     }
 
-    fn ask(&mut self, work: Work) {
+    fn ask(&mut self, work: ClientWork) {
         self.asked.push(work);
     }
 
@@ -143,10 +145,10 @@ impl Cluster {
         self.watched = true;
         let credit = Credit { responses: i64::MAX / 2, bytes: i64::MAX / 2 };
         for stream in (0..WATCHERS / 100).map(StreamId) {
-            self.apply(LEADER, apply::Input::Watch(watch::Input::Open { stream, credit }));
+            self.apply(LEADER, apply::ApplyInput::Watch(watch::Input::Open { stream, credit }));
             for _ in 0..100 {
                 let create = Create {
-                    caller: Caller::Nobody,
+                    caller: Caller::Anonymous,
                     stream,
                     id: None,
                     keys: KeyRange::single(key(0)),
@@ -156,7 +158,7 @@ impl Cluster {
                     progress_notify: false,
                     fragment: false,
                 };
-                self.apply(LEADER, apply::Input::Watch(watch::Input::Create(create)));
+                self.apply(LEADER, apply::ApplyInput::Watch(watch::Input::Create(create)));
             }
         }
         self.run();
@@ -167,8 +169,12 @@ impl Cluster {
         let mut inputs = Vec::new();
         for work in std::mem::take(&mut self.asked) {
             self.tokens += 1;
-            let token = Token(self.tokens);
-            inputs.push(Input::Request(Request { token, deadline: Instant::FAR_FUTURE, work }));
+            let token = ReplyToken(self.tokens);
+            inputs.push(ConsensusInput::Request(ClientRequest {
+                token,
+                deadline: Instant::FAR_FUTURE,
+                work,
+            }));
         }
         self.turn(LEADER, inputs);
         while let Some((member, input)) = self.to_do.pop_front() {
@@ -176,23 +182,24 @@ impl Cluster {
         }
     }
 
-    fn turn(&mut self, member: usize, inputs: Vec<Input>) {
-        let mut out = node::consensus::Output::default();
+    fn turn(&mut self, member: usize, inputs: Vec<ConsensusInput>) {
+        let mut out = node::consensus::ConsensusOutput::default();
         let consensus = &mut self.members[member].0;
         inputs.into_iter().for_each(|input| consensus.step(Instant::ZERO, input, &mut out));
         consensus.collect(Instant::ZERO, &mut out);
         for (to, frame) in out.send {
             self.deliver(member, to, frame);
         }
-        self.to_do.extend(out.persist.into_iter().map(|persist| (member, Input::Persisted(persist.seq))));
+        self.to_do
+            .extend(out.persist.into_iter().map(|persist| (member, ConsensusInput::Persisted(persist.seq))));
         if let Some(term) = out.leading {
-            self.apply(member, apply::Input::Leading(term));
+            self.apply(member, apply::ApplyInput::Leading(term));
         }
         if !out.committed.is_empty() {
-            self.apply(member, apply::Input::Committed(out.committed));
+            self.apply(member, apply::ApplyInput::Committed(out.committed));
         }
         for batch in out.reads {
-            self.apply(member, apply::Input::Read(batch));
+            self.apply(member, apply::ApplyInput::Read(batch));
         }
         assert!(out.refused.is_empty(), "nothing is refused: {:?}", out.refused);
     }
@@ -200,11 +207,11 @@ impl Cluster {
     /// As another process would get it: encoded and decoded.
     fn deliver(&mut self, from: usize, to: NodeId, frame: Frame) {
         let frame = Frame::decode(frame.encode()).expect("what was encoded can be decoded");
-        self.to_do.push_back((to.0 as usize - 1, Input::Received { from: id(from), frame }));
+        self.to_do.push_back((to.0 as usize - 1, ConsensusInput::Received { from: id(from), frame }));
     }
 
-    fn apply(&mut self, member: usize, input: apply::Input) {
-        let mut out = apply::Output::default();
+    fn apply(&mut self, member: usize, input: apply::ApplyInput) {
+        let mut out = apply::ApplyOutput::default();
         let machine = &mut self.members[member].1;
         machine.step(Instant::ZERO, &Nothing, input, &mut out);
         self.came += if self.watched {
@@ -214,9 +221,9 @@ impl Cluster {
         };
         let configs = out.members.iter().map(|(index, members)| (*index, config_of(members))).collect();
         let index: Index = machine.applied_index();
-        self.to_do.push_back((member, Input::Applied { index, finished: out.finished, configs }));
+        self.to_do.push_back((member, ConsensusInput::Applied { index, finished: out.finished, configs }));
         for proposals in out.proposals {
-            self.to_do.push_back((member, Input::Lessor(proposals)));
+            self.to_do.push_back((member, ConsensusInput::LeaderProposals(proposals)));
         }
     }
 }
@@ -235,8 +242,8 @@ fn founder(nth: u64) -> Member {
     }
 }
 
-fn machine(me: NodeId, founders: &[Member]) -> (Consensus, Apply) {
-    let params = apply::Params {
+fn machine(me: NodeId, initial_members: &[Member]) -> (Consensus, Apply) {
+    let params = apply::ApplyParams {
         me,
         boot: Boot(1),
         flush_interval: Duration::MAX,
@@ -249,13 +256,13 @@ fn machine(me: NodeId, founders: &[Member]) -> (Consensus, Apply) {
             batch_bytes: 1 << 20,
             watches_max: WATCHERS as usize,
         },
-        leases: leases::Params { election: Duration::MAX, checkpoint_interval: Duration::MAX },
-        founders: founders.to_vec(),
+        leases: lease_clock::LeaseClockParams { election: Duration::MAX, checkpoint_interval: Duration::MAX },
+        initial_members: initial_members.to_vec(),
         quota_bytes: 0,
-        history: coord::Window::NONE,
-        compaction: compactor::Params {
+        history: coord::HistoryWindow::NONE,
+        compaction: compactor::CompactorParams {
             keep: None,
-            lag_max: compactor::Lag { age: Duration::MAX, revisions: u64::MAX },
+            lag_max: compactor::LagLimit { age: Duration::MAX, revisions: u64::MAX },
             interval: Duration::MAX,
             patience: Duration::MAX,
             grace: Duration::MAX,
@@ -264,7 +271,7 @@ fn machine(me: NodeId, founders: &[Member]) -> (Consensus, Apply) {
     let apply = Apply::restore(params, Instant::ZERO, &Nothing).expect("there is nothing to be damaged");
     let raft = raft::Params {
         id: me,
-        voters: founders.iter().map(|member| member.id).collect(),
+        voters: initial_members.iter().map(|member| member.id).collect(),
         heartbeat_ticks: 10,
         election_ticks: 100,
         seed: 1,
@@ -274,7 +281,7 @@ fn machine(me: NodeId, founders: &[Member]) -> (Consensus, Apply) {
         is_new: false,
     };
     let nowhere = Position { term: Term::ZERO, index: Index(0) };
-    let restored = Restoring::default().finish(nowhere).expect("an empty log has no gap");
-    let consensus = Consensus::new(Params { raft, retry_after: Duration::MAX }, restored, Boot(1));
+    let restored = LogReplay::default().finish(nowhere).expect("an empty log has no gap");
+    let consensus = Consensus::new(ConsensusParams { raft, retry_after: Duration::MAX }, restored, Boot(1));
     (consensus, apply)
 }

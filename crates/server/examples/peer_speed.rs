@@ -4,7 +4,7 @@
 
 use base::{ClusterId, NodeId};
 use bytes::Bytes;
-use server::peer::{Event, Guard, OnQuestion, Params, Peers, Security, Timing};
+use server::peer::{OnQuestion, PeerAuth, PeerEvent, PeerParams, Peers, SharedPeerAuth, Timing};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ fn measure(batch: usize, in_step: bool) -> io::Result<()> {
     let (at_a, at_b) = (a.local_addr()?, b.local_addr()?);
     let sender = start(NodeId(1), a, NodeId(2), at_b, |_| {})?;
     let receiver = start(NodeId(2), b, NodeId(1), at_a, move |event| {
-        if let Event::Frames { frames, .. } = event {
+        if let PeerEvent::Frames { frames, .. } = event {
             let _ = arrived.send(frames.len() as u64);
         }
     })?;
@@ -69,19 +69,19 @@ fn start(
     listen: TcpListener,
     peer: NodeId,
     address: SocketAddr,
-    deliver: impl Fn(Event) + Send + Sync + 'static,
+    deliver: impl Fn(PeerEvent) + Send + Sync + 'static,
 ) -> io::Result<Peers> {
     let peers = vec![(peer, address.to_string())];
     let timing = Timing::default();
     let on_round_trip = Arc::new(|_, _| {});
     let on_question: OnQuestion = Arc::new(|question, _| question);
-    let params = Params {
+    let params = PeerParams {
         cluster: ClusterId(1),
         me,
         listen: Some(listen),
         peers,
         timing,
-        security: Arc::new(Security::new(Guard::open())),
+        security: Arc::new(SharedPeerAuth::new(PeerAuth::open())),
         on_round_trip,
         on_question,
         trusts_this_machine: true,

@@ -7,7 +7,7 @@ use base::LeaseId;
 use base::rng::mix;
 use bytes::Bytes;
 use coord::request::{Put, Request};
-use server::{Config, Handle, Member, Server};
+use server::{ClusterMember, Config, Handle, Server};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn config(root: &Path, idx: usize, addresses: &[SocketAddr]) -> Config {
         client_addr: addresses[idx],
         peer_addr: addresses[idx],
         initial_cluster: members
-            .map(|(idx, address)| Member { name: name(idx), peer_addr: address.to_string() })
+            .map(|(idx, address)| ClusterMember { name: name(idx), peer_addr: address.to_string() })
             .collect(),
         join: None,
         cluster_token: "put-load".to_owned(),
@@ -85,7 +85,7 @@ fn config(root: &Path, idx: usize, addresses: &[SocketAddr]) -> Config {
         drain_timeout: Duration::from_secs(5),
         audit: None,
         auth: Default::default(),
-        mesh: server::config::Mesh::default(),
+        mesh: server::config::MeshConfig::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 //! where the request is applied. While auth is off, all of this costs one atomic load.
 
 mod admission;
-mod badge;
+mod certificate_token;
 mod fair_queue;
 mod password;
 mod policy;
@@ -17,16 +17,16 @@ pub use policy::{Credentials, DataCaller};
 pub use rights::{DataRights, DataVerb};
 pub use signed::SignedTokens;
 
-use crate::apply::Mail;
+use crate::apply::ApplyMessage;
 use crate::handle::Handle;
 use base::{Code, Instant, KeyRange};
 use bytes::Bytes;
 use coord::reply::{Body, Reply};
 use coord::request::{Range, Request};
-use coord::{Auth, AuthCommand, AuthReply, Caller, Command, Document, LeaseNeed};
-use fair_queue::Source;
-use node::{TokenNews, Tokens, Work};
-use password::{Hashing, Known};
+use coord::{Auth, AuthCommand, AuthReply, Caller, Command, Document, LeaseAccess};
+use fair_queue::LoginSource;
+use node::{AuthTokens, ClientWork, TokenEvent};
+use password::{PasswordHasher, StoredHash};
 use policy::DataPolicy;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,48 +61,48 @@ impl Default for AuthConfig {
 
 /// The permission that a call needs which is no request for keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum RequiredAccess {
     /// Any user.
     User,
     /// The root role.
     Root,
     Read(Vec<KeyRange>),
-    Leases(LeaseNeed),
+    Leases(LeaseAccess),
 }
 
 /// The state of auth: the apply thread writes it, all other threads read it.
-pub(crate) struct AuthDesk {
+pub(crate) struct AuthState {
     /// Zero while auth is off, else the auth revision.
     revision: AtomicU64,
     auth: RwLock<Arc<Auth>>,
-    tokens: Mutex<Tokens>,
+    tokens: Mutex<AuthTokens>,
     token_ttl: Duration,
     signed: Option<SignedTokens>,
     /// The node applies nothing; members send it the state.
     data_only: bool,
-    hashing: Hashing,
+    hashing: PasswordHasher,
     /// The policy of the data plane.
     pub data: DataPolicy,
 }
 
-impl AuthDesk {
-    pub fn new(config: AuthConfig, data_only: bool) -> AuthDesk {
-        AuthDesk {
+impl AuthState {
+    pub fn new(config: AuthConfig, data_only: bool) -> AuthState {
+        AuthState {
             revision: AtomicU64::new(u64::from(data_only)),
             data_only,
             auth: RwLock::default(),
-            tokens: Mutex::new(Tokens::new(config.token_ttl)),
+            tokens: Mutex::new(AuthTokens::new(config.token_ttl)),
             token_ttl: config.token_ttl,
             signed: config.signed,
             data: DataPolicy::new(config.staleness_max),
-            hashing: Hashing::new(config.bcrypt_cost),
+            hashing: PasswordHasher::new(config.bcrypt_cost),
         }
     }
 
     /// Tokens first: a reader of the new revision must not find a token that this revision ended.
-    pub fn hear(&self, now: Instant, news: impl Iterator<Item = TokenNews>) {
+    pub fn apply_token_events(&self, now: Instant, news: impl Iterator<Item = TokenEvent>) {
         let mut tokens = self.tokens.lock().expect("no thread panics while it holds the tokens");
-        news.for_each(|news| tokens.hear(now, news));
+        news.for_each(|news| tokens.observe(now, news));
     }
 
     pub fn set(&self, auth: &Auth) {
@@ -125,8 +125,8 @@ impl AuthDesk {
     }
 
     /// On a data-only node. Until a note arrives, auth is on and the node knows no user.
-    pub fn be_told(&self, note: Option<&Document>) {
-        self.revision.store(u64::from(self.is_on_as_told(note)), Ordering::Release);
+    pub fn set_from_note(&self, note: Option<&Document>) {
+        self.revision.store(u64::from(self.is_auth_on_by_note(note)), Ordering::Release);
     }
 
     fn current(&self) -> Arc<Auth> {
@@ -140,7 +140,7 @@ impl AuthDesk {
 
 /// The caller for whom a handle acts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asking {
+pub(crate) struct HandleCaller {
     pub caller: Caller,
     token: Option<Arc<str>>,
 }
@@ -148,12 +148,12 @@ pub(crate) struct Asking {
 impl Handle {
     /// As far as this member knows, callers must authenticate.
     pub fn is_auth_on(&self) -> bool {
-        self.desk().revision.load(Ordering::Relaxed) != 0
+        self.auth_state().revision.load(Ordering::Relaxed) != 0
     }
 
     /// A handle for the member's own requests.
     pub fn as_member(&self) -> Handle {
-        self.asking_as(Asking { caller: Caller::Member, token: None })
+        self.with_caller(HandleCaller { caller: Caller::Member, token: None })
     }
 
     /// The handle acts for a user that was admitted at some auth revision.
@@ -171,20 +171,21 @@ impl Handle {
     }
 
     /// A token for the client whose verified certificate bears this name; valid in this process alone.
-    pub fn badge(&self, name: &str) -> Option<String> {
-        badge::badge_of(name)
+    pub fn certificate_token(&self, name: &str) -> Option<String> {
+        certificate_token::make(name)
     }
 
-    /// The name on the certificate that a badge stands for, if the token is one.
+    /// The name on the certificate that a certificate token stands for, if the token is one.
     pub fn certified_name(&self, token: &str) -> Option<Arc<str>> {
-        badge::name_on(token)
+        certificate_token::name_in(token)
     }
 
     /// The handle of the token's user; without a token, that of an anonymous caller.
     pub async fn admit(&self, token: Option<&str>) -> Result<Handle, Code> {
-        let Some(token) = token else { return Ok(self.asking_as(Asking::default())) };
+        let Some(token) = token else { return Ok(self.with_caller(HandleCaller::default())) };
         // A certificate token is this process's own, whatever kind of token it issues otherwise.
-        let signed = self.desk().signed.as_ref().filter(|_| badge::name_on(token).is_none());
+        let signed =
+            self.auth_state().signed.as_ref().filter(|_| certificate_token::name_in(token).is_none());
         if let Some(signed) = signed {
             return self.admit_signed(signed, token).await;
         }
@@ -193,15 +194,15 @@ impl Handle {
             self.catch_up().await?;
         }
         // In this order: a token that is found ended no earlier than this revision.
-        let revision = match self.desk().revision.load(Ordering::Acquire) {
-            0 => return Ok(self.asking_as(Asking::default())),
+        let revision = match self.auth_state().revision.load(Ordering::Acquire) {
+            0 => return Ok(self.with_caller(HandleCaller::default())),
             revision => revision,
         };
         let now = self.shared.core.clock.now();
-        let name = badge::name_on(token).or_else(|| self.desk().user_of(now, token));
+        let name = certificate_token::name_in(token).or_else(|| self.auth_state().user_of(now, token));
         let name = name.ok_or(Code::InvalidAuthToken)?;
         let caller = Caller::User { name, revision };
-        Ok(self.asking_as(Asking { caller, token: Some(token.into()) }))
+        Ok(self.with_caller(HandleCaller { caller, token: Some(token.into()) }))
     }
 
     /// Runs a call, and admits its caller again if the auth revision has changed since. Where changes follow each
@@ -216,7 +217,7 @@ impl Handle {
             match (ask(handle.clone()).await, &handle.asking.token) {
                 // What a signed token says does not change.
                 (Err(Code::AuthOldRevision), Some(token))
-                    if self.desk().signed.is_none() && self.shared.core.clock.now() < deadline =>
+                    if self.auth_state().signed.is_none() && self.shared.core.clock.now() < deadline =>
                 {
                     handle = self.admit(Some(token)).await?;
                 }
@@ -227,7 +228,7 @@ impl Handle {
 
     /// Whether the caller may do what no command of the log decides. What was revoked before is known here: if auth is
     /// on, this waits for everything agreed so far.
-    pub async fn permit(&self, need: Need) -> Result<(), Code> {
+    pub async fn permit(&self, need: RequiredAccess) -> Result<(), Code> {
         if self.is_auth_on() {
             self.catch_up().await?;
         }
@@ -236,21 +237,21 @@ impl Handle {
 
     /// The same for what goes into the log and is not checked there: it waits in any case, as a member that is behind
     /// may not know that auth is on.
-    pub async fn permit_agreed(&self, need: Need) -> Result<(), Code> {
+    pub async fn permit_agreed(&self, need: RequiredAccess) -> Result<(), Code> {
         self.catch_up().await?;
         self.check(&need).await
     }
 
     /// The same by what this member knows, without waiting: for every message of a stream that was permitted before.
-    pub async fn permit_here(&self, need: Need) -> Result<(), Code> {
+    pub async fn permit_here(&self, need: RequiredAccess) -> Result<(), Code> {
         self.check(&need).await
     }
 
     /// A request without a token would be refused where it is applied, so it is not put into the log.
-    pub(crate) async fn refuse_strangers(&self, command: &Command) -> Result<(), Code> {
-        let for_users = command.is_judged() && *command != Command::Auth(AuthCommand::Status);
-        if self.is_auth_on() && for_users && *self.caller() == Caller::Nobody {
-            self.permit(Need::User).await
+    pub(crate) async fn refuse_unauthenticated(&self, command: &Command) -> Result<(), Code> {
+        let for_users = command.needs_permission() && *command != Command::Auth(AuthCommand::Status);
+        if self.is_auth_on() && for_users && *self.caller() == Caller::Anonymous {
+            self.permit(RequiredAccess::User).await
         } else {
             Ok(())
         }
@@ -264,32 +265,32 @@ impl Handle {
         }
     }
 
-    async fn check(&self, need: &Need) -> Result<(), Code> {
+    async fn check(&self, need: &RequiredAccess) -> Result<(), Code> {
         self.admitted(|handle| async move {
-            let auth = handle.desk().current();
+            let auth = handle.auth_state().current();
             let rights = auth.rights(handle.caller())?;
             match need {
-                Need::User => Ok(()),
-                Need::Root => rights.root(),
-                Need::Read(ranges) => ranges.iter().try_for_each(|keys| rights.read(keys)),
-                Need::Leases(_) if rights.root().is_ok() => Ok(()),
-                Need::Leases(need) => handle.check_leases(*need).await,
+                RequiredAccess::User => Ok(()),
+                RequiredAccess::Root => rights.root(),
+                RequiredAccess::Read(ranges) => ranges.iter().try_for_each(|keys| rights.read(keys)),
+                RequiredAccess::Leases(_) if rights.root().is_ok() => Ok(()),
+                RequiredAccess::Leases(need) => handle.check_leases(*need).await,
             }
         })
         .await
     }
 
     /// The apply thread knows which keys are attached to a lease.
-    async fn check_leases(&self, need: LeaseNeed) -> Result<(), Code> {
+    async fn check_leases(&self, need: LeaseAccess) -> Result<(), Code> {
         let (asker, told) = oneshot::channel();
         let caller = self.caller().clone();
-        self.shared.core.apply.queue.push(Mail::CheckLeases { caller, need, asker });
+        self.shared.core.apply.queue.push(ApplyMessage::CheckLeases { caller, need, asker });
         told.await.unwrap_or(Err(Code::Stopped))
     }
 
     /// Users, roles, permissions: changes and queries, which go through the log as well.
     pub async fn auth(&self, command: AuthCommand) -> Result<(Reply, AuthReply), Code> {
-        let reply = self.carry_out(&Command::Auth(command)).await?;
+        let reply = self.propose_and_wait(&Command::Auth(command)).await?;
         match &reply.body {
             Body::Auth(told) => Ok((reply.clone(), told.clone())),
             other => unreachable!("a command about auth has another reply than {other:?}"),
@@ -298,7 +299,7 @@ impl Handle {
 
     /// The hash under which a password is kept.
     pub async fn hash_password(&self, password: String) -> Result<Bytes, Code> {
-        self.desk().hashing.hash(Source::default(), password, self.shared.request_timeout).await
+        self.auth_state().hashing.hash(LoginSource::default(), password, self.shared.request_timeout).await
     }
 
     /// Issues a token for the correct password of a user.
@@ -315,14 +316,14 @@ impl Handle {
     ) -> Result<(Reply, String), Code> {
         let member = self.as_member();
         for _ in 0..LOGINS_MAX {
-            let agreed = self.agreed().await?;
-            let auth = self.desk().current();
+            let agreed = self.await_commit().await?;
+            let auth = self.auth_state().current();
             self.compare_password(&auth, address, &user, &password).await?;
-            if let Some(signed) = &self.desk().signed {
+            if let Some(signed) = &self.auth_state().signed {
                 return Ok((agreed, self.sign_token(signed, user, auth.revision()).await?));
             }
             let secret = password::secret()?;
-            let secret = match self.desk().signed_part(&user, auth.revision()).await {
+            let secret = match self.auth_state().signed_part(&user, auth.revision()).await {
                 Some(signed) => format!("{secret}.{signed}"),
                 None => secret,
             };
@@ -347,13 +348,13 @@ impl Handle {
         password: &str,
     ) -> Result<(), Code> {
         let (known, refusal) = match auth.password_of(user) {
-            Ok(hash) => (Known::Hash(hash.clone()), Code::AuthFailed),
+            Ok(hash) => (StoredHash::Hash(hash.clone()), Code::AuthFailed),
             Err(Code::AuthNotEnabled) => return Err(Code::AuthNotEnabled),
-            Err(code) => (Known::Nothing, code),
+            Err(code) => (StoredHash::Missing, code),
         };
-        let (now, source) = (self.shared.core.clock.now(), Source::new(address, user));
+        let (now, source) = (self.shared.core.clock.now(), LoginSource::new(address, user));
         let patience = self.shared.request_timeout;
-        if self.desk().hashing.fits(now, source, password.to_owned(), known, patience).await? {
+        if self.auth_state().hashing.matches_hash(now, source, password.to_owned(), known, patience).await? {
             Ok(())
         } else {
             Err(refusal)
@@ -362,31 +363,31 @@ impl Handle {
 
     /// Waits until this member has applied everything that was committed when this was called.
     pub async fn catch_up(&self) -> Result<(), Code> {
-        self.agreed().await.map(drop)
+        self.await_commit().await.map(drop)
     }
 
     /// The same for a thread of the peer port.
     pub(crate) fn catch_up_blocking(&self) -> Result<(), Code> {
-        self.wait_blocking(read_of_nothing()).map(drop)
+        self.wait_blocking(empty_read()).map(drop)
     }
 
-    async fn agreed(&self) -> Result<Reply, Code> {
-        self.wait_for(read_of_nothing()).await
+    async fn await_commit(&self) -> Result<Reply, Code> {
+        self.wait_for(empty_read()).await
     }
 
-    fn desk(&self) -> &AuthDesk {
+    fn auth_state(&self) -> &AuthState {
         &self.shared.core.auth
     }
 
-    fn asking_as(&self, asking: Asking) -> Handle {
+    fn with_caller(&self, asking: HandleCaller) -> Handle {
         Handle { shared: self.shared.clone(), asking }
     }
 }
 
 /// A read of no key, which is answered once everything committed so far is applied.
-fn read_of_nothing() -> Work {
+fn empty_read() -> ClientWork {
     let nothing = Range { count_only: true, ..Range::of(KeyRange::single(Bytes::from_static(b"\0"))) };
-    Work::Read(Request::Range(nothing), Caller::Member)
+    ClientWork::Read(Request::Range(nothing), Caller::Member)
 }
 
 fn index_of(token: &str) -> Option<u64> {

@@ -10,7 +10,7 @@ use base::{Code, Revision};
 use bytes::Bytes;
 use coord::rows::Meta;
 use disk::StoreView;
-use engine::backup::Taken;
+use engine::backup::BackupOrigin;
 use engine::{Backup, KeyHash};
 use std::sync::Arc;
 use std::thread;
@@ -31,32 +31,32 @@ const REST_MAX: Duration = Duration::from_millis(20);
 
 /// One piece of a backup.
 #[derive(Clone, Debug)]
-pub struct Piece {
+pub struct BackupPiece {
     pub bytes: Bytes,
     /// The bytes after this piece.
     pub left_bytes: u64,
 }
 
 /// The receiver of the pieces.
-pub struct Pieces {
-    pieces: mpsc::Receiver<Piece>,
+pub struct BackupPieces {
+    pieces: mpsc::Receiver<BackupPiece>,
     left_bytes: u64,
 }
 
 /// Limits how many backups run at a time.
-pub(crate) fn seats() -> Arc<Semaphore> {
+pub(crate) fn backup_permits() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(BACKUPS_MAX))
 }
 
 impl Handle {
     /// Everything that this member has applied, as one file.
-    pub async fn backup(&self) -> Result<Pieces, Code> {
+    pub async fn backup(&self) -> Result<BackupPieces, Code> {
         let core = self.core();
-        let seat = core.backups.clone().try_acquire_owned().map_err(|_| Code::TooManyRequests)?;
+        let permit = core.backups.clone().try_acquire_owned().map_err(|_| Code::TooManyRequests)?;
         let view = flushed_view(core, self.status().applied.0).await?;
         let identity = self.identity();
         let at_millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64);
-        let taken = Taken { cluster: identity.cluster, member: identity.member, at_millis };
+        let taken = BackupOrigin { cluster: identity.cluster, member: identity.member, at_millis };
         let begin = move || {
             let mut start = Instant::now();
             Backup::begin(view, taken, SNAPSHOT_CHUNK_BYTES, &mut || {
@@ -70,8 +70,8 @@ impl Handle {
         let left_bytes = backup.left_bytes();
         tracing::info!(bytes = left_bytes, "backup started");
         let (sender, pieces) = mpsc::channel(PIECES_AHEAD);
-        tokio::spawn(send(backup, sender, seat));
-        Ok(Pieces { pieces, left_bytes })
+        tokio::spawn(send(backup, sender, permit));
+        Ok(BackupPieces { pieces, left_bytes })
     }
 }
 
@@ -79,10 +79,10 @@ impl Handle {
     /// The hash of all keys up to a revision, as etcd computes it, and the compacted revision that it was computed with.
     pub async fn hash_keys(&self, revision: Revision) -> Result<KeyHash, Code> {
         let core = self.core();
-        let seat = core.backups.clone().try_acquire_owned().map_err(|_| Code::TooManyRequests)?;
+        let permit = core.backups.clone().try_acquire_owned().map_err(|_| Code::TooManyRequests)?;
         let view = flushed_view(core, self.status().applied.0).await?;
         let hashing = tokio::task::spawn_blocking(move || {
-            let _seat = seat;
+            let _permit = permit;
             let mut start = Instant::now();
             engine::hash_keys(view, revision, &mut || {
                 thread::sleep(rest_after(start));
@@ -94,9 +94,9 @@ impl Handle {
     }
 }
 
-impl Pieces {
+impl BackupPieces {
     /// The next piece; `None` behind the last.
-    pub async fn next(&mut self) -> Result<Option<Piece>, Code> {
+    pub async fn next(&mut self) -> Result<Option<BackupPiece>, Code> {
         match self.pieces.recv().await {
             Some(piece) => {
                 self.left_bytes = piece.left_bytes;
@@ -117,7 +117,7 @@ pub(crate) async fn flushed_view(core: &Core, applied: u64) -> Result<Arc<StoreV
     let flushed = async {
         loop {
             let (reply, answer) = oneshot::channel();
-            if !core.storage.push(storage::Mail::View { reply }) {
+            if !core.storage.push(storage::StorageMessage::View { reply }) {
                 return Err(Code::Stopped);
             }
             let view = answer.await.map_err(|_| Code::Stopped)?;
@@ -132,7 +132,7 @@ pub(crate) async fn flushed_view(core: &Core, applied: u64) -> Result<Arc<StoreV
     timeout(FLUSH_TIMEOUT, flushed).await.unwrap_or(Err(Code::Timeout))
 }
 
-async fn send(mut backup: Backup, to: mpsc::Sender<Piece>, seat: OwnedSemaphorePermit) {
+async fn send(mut backup: Backup, to: mpsc::Sender<BackupPiece>, permit: OwnedSemaphorePermit) {
     let idle_max = Duration::from_millis(BACKUP_IDLE_MILLIS_MAX);
     loop {
         let read = tokio::task::spawn_blocking(move || {
@@ -142,12 +142,12 @@ async fn send(mut backup: Backup, to: mpsc::Sender<Piece>, seat: OwnedSemaphoreP
         });
         let Ok((same, Some(bytes), rest)) = read.await else { break };
         backup = same;
-        let piece = Piece { bytes, left_bytes: backup.left_bytes() };
+        let piece = BackupPiece { bytes, left_bytes: backup.left_bytes() };
         if !matches!(timeout(idle_max, to.send(piece)).await, Ok(Ok(()))) {
             tracing::warn!(left_bytes = backup.left_bytes(), "backup aborted by its receiver");
             break;
         }
         sleep(rest).await;
     }
-    drop(seat);
+    drop(permit);
 }

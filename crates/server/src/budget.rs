@@ -18,11 +18,11 @@ pub(crate) struct Budget {
 
 /// Bytes that are reserved until it is dropped.
 #[derive(Debug)]
-pub struct Share {
+pub struct BudgetShare {
     permit: OwnedSemaphorePermit,
 }
 
-impl Share {
+impl BudgetShare {
     pub fn bytes(&self) -> usize {
         self.permit.num_permits()
     }
@@ -34,11 +34,11 @@ impl Budget {
     }
 
     /// A request for more than the budget gets all of it.
-    pub async fn reserve(&self, bytes: usize) -> Result<Share, Code> {
+    pub async fn reserve(&self, bytes: usize) -> Result<BudgetShare, Code> {
         let permits = u32::try_from(bytes.min(self.bytes_max)).expect("the budget is below 4 GiB");
         let reserved = timeout(RESERVE_TIMEOUT, self.room.clone().acquire_many_owned(permits)).await;
         let permit = reserved.map_err(|_| Code::TooManyRequests)?.expect("it is never closed");
-        Ok(Share { permit })
+        Ok(BudgetShare { permit })
     }
 
     pub fn bytes_max(&self) -> usize {

@@ -15,9 +15,9 @@ pub struct Config {
     pub client_addr: SocketAddr,
     pub peer_addr: SocketAddr,
     /// Every member of the cluster with its peer address, this one included.
-    pub initial_cluster: Vec<Member>,
+    pub initial_cluster: Vec<ClusterMember>,
     /// How the member joins an existing cluster; none for a founder.
-    pub join: Option<Join>,
+    pub join: Option<JoinConfig>,
     /// Distinguishes this cluster from others.
     pub cluster_token: String,
     pub advertise_client: String,
@@ -35,7 +35,7 @@ pub struct Config {
     /// When the rows of all changes take more, every write that grows the store is refused; zero sets no bound.
     pub quota_bytes: u64,
     /// Automatic compaction; none leaves it to clients.
-    pub compaction: Option<Compaction>,
+    pub compaction: Option<CompactionConfig>,
     /// How long, and in how many rows, the history without values outlives a compaction.
     pub history_age: Duration,
     pub history_rows_max: u64,
@@ -49,7 +49,7 @@ pub struct Config {
     /// Where it is recorded who asks for what; none records nothing.
     pub audit: Option<AuditConfig>,
     /// How the node takes part in the mesh.
-    pub mesh: Mesh,
+    pub mesh: MeshConfig,
     /// Advertise `https` to clients.
     pub client_tls: bool,
     /// How nodes authenticate on the peer port.
@@ -75,7 +75,7 @@ pub struct PeerSecurity {
 
 /// How much of the past automatic compaction leaves readable, and how often it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Compaction {
+pub struct CompactionConfig {
     pub keep_age: Duration,
     pub keep_revisions: u64,
     pub interval: Duration,
@@ -95,7 +95,7 @@ impl Config {
 
 /// The data plane's own settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mesh {
+pub struct MeshConfig {
     /// The name of the region that the cluster is.
     pub region: String,
     /// Other regions, each by the address of one of its nodes; a region may occur several times. They found
@@ -117,9 +117,9 @@ pub struct Mesh {
     pub drift_max: Duration,
 }
 
-impl Default for Mesh {
-    fn default() -> Mesh {
-        Mesh {
+impl Default for MeshConfig {
+    fn default() -> MeshConfig {
+        MeshConfig {
             region: "default".to_owned(),
             region_peers: Vec::new(),
             advertise_region: String::new(),
@@ -135,7 +135,7 @@ impl Default for Mesh {
 
 /// Which members a new node asks to join. A member that has an identity already does not ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Join {
+pub struct JoinConfig {
     /// `host:port` of members, as their peers reach them.
     pub ask: Vec<String>,
     /// Ask to be added, too; otherwise an operator has added the node.
@@ -145,7 +145,7 @@ pub struct Join {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct ClusterMember {
     pub name: String,
     /// `host:port`; resolved at each connection attempt, so that a name may move.
     pub peer_addr: String,

@@ -2,17 +2,17 @@
 //! everything that has gathered is one turn, and the output of a turn goes to the other threads.
 //! Tokens are assigned here, so they grow in the order of arrival; time passes here, in ticks.
 
+use crate::actor::{Machine, NextTurn};
 use crate::core::{Core, proposed_bytes};
 use crate::durable_log::{LogOwner, Order};
 use crate::log::RaftLog;
 use crate::peer::Peers;
-use crate::post::Outgoing;
-use crate::seat::{Machine, Next};
-use crate::waiters::{Caller, Waiter};
+use crate::post::OutgoingFrames;
+use crate::waiters::{ReplyRoute, Waiter};
 use crate::{apply, storage};
-use base::{Instant, NodeId, Token};
-use node::{Consensus, Frame, Input, Output, Request, Stage, Work};
-use raft::Note;
+use base::{Instant, NodeId, ReplyToken};
+use node::{ClientRequest, ClientWork, Consensus, ConsensusInput, ConsensusOutput, Frame, StagingStep};
+use raft::RaftEvent;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,11 +25,11 @@ const TICKS_AT_ONCE_MAX: u32 = 3;
 /// How long members are waited for before a warning is logged.
 const WARN_WAITING_AFTER: Duration = Duration::from_secs(3);
 
-pub(crate) enum Mail {
+pub(crate) enum ConsensusMessage {
     Request {
         deadline: Instant,
-        work: Work,
-        caller: Caller,
+        work: ClientWork,
+        caller: ReplyRoute,
     },
     Frames {
         from: NodeId,
@@ -41,20 +41,20 @@ pub(crate) enum Mail {
     Others(Vec<(NodeId, String)>),
     /// These members are removed, and the store holds the table that says so.
     Removed(BTreeSet<NodeId>),
-    Input(Input),
+    Input(ConsensusInput),
 }
 
-pub(crate) struct Loop {
+pub(crate) struct ConsensusLoop {
     core: Arc<Core>,
     peers: Arc<Peers>,
     machine: Consensus,
     tick: Duration,
     next_tick: Instant,
-    next_token: Token,
+    next_token: ReplyToken,
     /// Callers of this turn, whose tokens end before `next_token`.
     arrived: Vec<Waiter>,
-    out: Output,
-    outgoing: Outgoing,
+    out: ConsensusOutput,
+    outgoing: OutgoingFrames,
     leader: Option<NodeId>,
     /// The members that the last warning named.
     waits_for: Vec<NodeId>,
@@ -63,34 +63,34 @@ pub(crate) struct Loop {
     log: LogOwner<RaftLog>,
 }
 
-impl Machine for Loop {
-    type Mail = Mail;
+impl Machine for ConsensusLoop {
+    type Message = ConsensusMessage;
 
-    fn turn(&mut self, mail: &mut Vec<Mail>) -> Next {
-        self.run_turn(mail);
-        Next::At(self.core.clock.to_system(self.next_tick))
+    fn turn(&mut self, messages: &mut Vec<ConsensusMessage>) -> NextTurn {
+        self.run_turn(messages);
+        NextTurn::At(self.core.clock.to_system(self.next_tick))
     }
 }
 
-impl Loop {
+impl ConsensusLoop {
     pub fn new(
         core: Arc<Core>,
         peers: Arc<Peers>,
         machine: Consensus,
         log: LogOwner<RaftLog>,
         tick: Duration,
-    ) -> Loop {
+    ) -> ConsensusLoop {
         let next_tick = core.clock.now().after(tick);
-        Loop {
+        ConsensusLoop {
             core,
             peers,
             machine,
             tick,
             next_tick,
-            next_token: Token(1),
+            next_token: ReplyToken(1),
             arrived: Vec::new(),
-            out: Output::default(),
-            outgoing: Outgoing::default(),
+            out: ConsensusOutput::default(),
+            outgoing: OutgoingFrames::default(),
             leader: None,
             waits_for: Vec::new(),
             warn_waiting_at: None,
@@ -98,54 +98,54 @@ impl Loop {
         }
     }
 
-    fn run_turn(&mut self, mail: &mut Vec<Mail>) {
+    fn run_turn(&mut self, messages: &mut Vec<ConsensusMessage>) {
         let now = self.core.clock.now();
-        for item in mail.drain(..) {
-            self.take_in(now, item);
+        for item in messages.drain(..) {
+            self.handle_message(now, item);
         }
         self.tick_when_due(now);
         self.machine.collect(now, &mut self.out);
-        let first = Token(self.next_token.0 - self.arrived.len() as u64);
+        let first = ReplyToken(self.next_token.0 - self.arrived.len() as u64);
         self.core.waiters.register(first, &mut self.arrived);
         // A caller that is answered in this turn finds the status up to date.
-        self.core.board.set_raft(self.machine.status());
+        self.core.status.set_raft(self.machine.status());
         // What is durable at once may produce more output.
-        while let Some(seq) = self.hand_out() {
-            self.machine.step(now, Input::Persisted(seq), &mut self.out);
+        while let Some(seq) = self.dispatch_output() {
+            self.machine.step(now, ConsensusInput::Persisted(seq), &mut self.out);
             self.machine.collect(now, &mut self.out);
-            self.core.board.set_raft(self.machine.status());
+            self.core.status.set_raft(self.machine.status());
         }
     }
 
-    fn take_in(&mut self, now: Instant, item: Mail) {
+    fn handle_message(&mut self, now: Instant, item: ConsensusMessage) {
         match item {
-            Mail::Request { deadline, work, caller } => {
+            ConsensusMessage::Request { deadline, work, caller } => {
                 let token = self.next_token;
-                self.next_token = Token(token.0 + 1);
+                self.next_token = ReplyToken(token.0 + 1);
                 self.arrived.push(Waiter { caller, bytes: proposed_bytes(&work) });
-                let request = Request { token, deadline, work };
-                self.machine.step(now, Input::Request(request), &mut self.out);
+                let request = ClientRequest { token, deadline, work };
+                self.machine.step(now, ConsensusInput::Request(request), &mut self.out);
             }
-            Mail::Frames { from, frames } => {
+            ConsensusMessage::Frames { from, frames } => {
                 for frame in frames {
-                    self.machine.step(now, Input::Received { from, frame }, &mut self.out);
+                    self.machine.step(now, ConsensusInput::Received { from, frame }, &mut self.out);
                 }
             }
-            Mail::Connected(peer) => {
+            ConsensusMessage::Connected(peer) => {
                 let url = self.core.members.own_url().to_owned();
                 self.outgoing.add(peer, &Frame::ClientUrl(url));
                 self.outgoing.add(peer, &Frame::Members(self.core.members.table()));
             }
-            Mail::Others(others) => {
+            ConsensusMessage::Others(others) => {
                 let members = Frame::Members(self.core.members.table());
                 others.iter().for_each(|(peer, _)| self.outgoing.add(*peer, &members));
                 if let Err(error) = self.peers.set_peers(others) {
                     tracing::error!(%error, "cannot start a thread for a new peer");
                 }
             }
-            Mail::Removed(removed) => self.peers.set_removed(removed),
-            Mail::Input(input) => {
-                if let Input::Persisted(seq) = input {
+            ConsensusMessage::Removed(removed) => self.peers.set_removed(removed),
+            ConsensusMessage::Input(input) => {
+                if let ConsensusInput::Persisted(seq) = input {
                     self.log.persisted(seq);
                 }
                 self.machine.step(now, input, &mut self.out);
@@ -160,29 +160,32 @@ impl Loop {
                 return;
             }
             self.next_tick = self.next_tick.after(self.tick);
-            self.machine.step(now, Input::Tick, &mut self.out);
-            self.tell_waiting(now);
-            self.core.metrics.tallies.set_reads(self.machine.read_counts());
+            self.machine.step(now, ConsensusInput::Tick, &mut self.out);
+            self.warn_waiting(now);
+            self.core.metrics.background.set_reads(self.machine.read_counts());
         }
         self.next_tick = self.next_tick.max(now);
     }
 
     /// The disk and the peers first, for their work takes longest. Returns the last write that is durable already.
-    fn hand_out(&mut self) -> Option<u64> {
+    fn dispatch_output(&mut self) -> Option<u64> {
         for (to, frame) in self.out.send.drain(..) {
             self.outgoing.add(to, &frame);
         }
-        self.outgoing.send(&self.peers, self.core.is_calm());
+        self.outgoing.send(&self.peers, self.core.is_lightly_loaded());
         let durable = self.persist();
         let out = &mut self.out;
         let leading = out.leading.take();
-        let something = !out.committed.is_empty() || !out.reads.is_empty() || !out.words.is_empty();
+        let something = !out.committed.is_empty() || !out.reads.is_empty() || !out.peer_messages.is_empty();
         if leading.is_some() || something {
             let committed = std::mem::take(&mut out.committed);
             let reads = std::mem::take(&mut out.reads);
-            let words = std::mem::take(&mut out.words);
+            let peer_messages = std::mem::take(&mut out.peer_messages);
             // The thread that runs this turn also runs the apply machine, or wakes its thread.
-            self.core.apply.queue.push_unwoken(apply::Mail::Work { leading, committed, reads, words }, 0);
+            self.core
+                .apply
+                .queue
+                .push_without_wake(apply::ApplyMessage::Work { leading, committed, reads, peer_messages }, 0);
         }
         if !out.refused.is_empty() {
             self.core.metrics.requests_refused.inc_by(out.refused.len() as u64);
@@ -197,13 +200,13 @@ impl Loop {
         let out = &mut self.out;
         for stage in out.stage.drain(..) {
             let bytes = stage_bytes(&stage);
-            self.core.storage.push_bytes(storage::Mail::Stage(stage), bytes);
+            self.core.storage.push_bytes(storage::StorageMessage::StagingStep(stage), bytes);
         }
         for order in out.snapshots.drain(..) {
-            self.core.storage.push(storage::Mail::Snapshot(order));
+            self.core.storage.push(storage::StorageMessage::Snapshot(order));
         }
-        for note in std::mem::take(&mut out.notes) {
-            self.tell(note);
+        for note in std::mem::take(&mut out.events) {
+            self.log_event(note);
         }
         durable
     }
@@ -222,11 +225,11 @@ impl Loop {
     }
 
     /// Members that start together wait for each other for a moment; that is not worth a warning.
-    fn tell_waiting(&mut self, now: Instant) {
+    fn warn_waiting(&mut self, now: Instant) {
         let waits_for = self.machine.waits_for();
         if waits_for != self.waits_for {
             self.warn_waiting_at = (!waits_for.is_empty()).then(|| now.after(WARN_WAITING_AFTER));
-            self.core.board.set_waits_for(waits_for.clone());
+            self.core.status.set_waits_for(waits_for.clone());
             self.waits_for = waits_for;
         }
         if self.warn_waiting_at.take_if(|at| *at <= now).is_some() {
@@ -238,9 +241,9 @@ impl Loop {
         }
     }
 
-    fn tell(&mut self, note: Note) {
+    fn log_event(&mut self, note: RaftEvent) {
         match note {
-            Note::Leadership { term, role, leader } => {
+            RaftEvent::Leadership { term, role, leader } => {
                 if leader.is_some() && leader != self.leader {
                     self.core.metrics.leader_changes.inc();
                 }
@@ -248,26 +251,26 @@ impl Loop {
                 let leader = leader.map(|leader| leader.0);
                 tracing::info!(term = term.0, ?role, leader, "leader changed");
             }
-            Note::SteppedDown(term) => {
+            RaftEvent::SteppedDown(term) => {
                 tracing::warn!(
                     term = term.0,
                     "stepped down: no majority answered within an election timeout"
                 );
             }
-            Note::Installed(at) => {
+            RaftEvent::Installed(at) => {
                 self.core.metrics.snapshots_installed.inc();
                 tracing::info!(term = at.term.0, index = at.index.0, "snapshot installed");
             }
-            Note::CaughtUp => {
+            RaftEvent::CaughtUp => {
                 tracing::info!("the log has caught up with everything it may have lost: voting again")
             }
         }
     }
 }
 
-fn stage_bytes(stage: &Stage) -> usize {
+fn stage_bytes(stage: &StagingStep) -> usize {
     match stage {
-        Stage::Rows { rows, .. } => rows.len(),
-        Stage::Begin { .. } | Stage::Finish { .. } => 0,
+        StagingStep::Rows { rows, .. } => rows.len(),
+        StagingStep::Begin { .. } | StagingStep::Finish { .. } => 0,
     }
 }

@@ -1,56 +1,56 @@
 //! What the threads of a member share: a queue to each of them, and the state that they publish.
 //! A thread reaches the machines and files of the others only by their queue; under light load
-//! it may then run their turn itself, in `consult`.
+//! it may then run their turn itself, in `post_and_help`.
 
+use crate::actor::Actor;
 use crate::audit::Audit;
-use crate::auth::AuthDesk;
+use crate::auth::AuthState;
 use crate::budget::Budget;
 use crate::clock::Clock;
-use crate::cluster_secret::Keeper;
+use crate::cluster_secret::SecretStore;
 use crate::config::Config;
-use crate::documents::Shelf;
+use crate::documents::DocumentCache;
 use crate::durable_log::Order;
 use crate::log::RaftLog;
-use crate::members::Members;
-use crate::mesh::Desk;
+use crate::members::MemberDirectory;
+use crate::mesh::MeshShared;
 use crate::metrics::Metrics;
-use crate::peer::Security;
+use crate::peer::SharedPeerAuth;
 use crate::queue::Queue;
-use crate::seat::Seat;
-use crate::status::Board;
-use crate::waiters::{Caller, Priority, Waiters};
+use crate::status::SharedStatus;
+use crate::waiters::{Priority, ReplyRoute, Waiters};
 use crate::{apply, backup, consensus, storage};
 use base::Instant;
 use base::limits::LEASE_EVENTS_WAITING_MAX;
-use node::{LeaseEvent, Work};
+use node::{ClientWork, LeaseEvent};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 
 pub(crate) struct Core {
     pub clock: Clock,
-    pub consensus: Seat<consensus::Loop>,
+    pub consensus: Actor<consensus::ConsensusLoop>,
     pub persist: Queue<Order<RaftLog>>,
-    pub apply: Seat<apply::Loop>,
-    pub storage: Queue<storage::Mail>,
+    pub apply: Actor<apply::ApplyLoop>,
+    pub storage: Queue<storage::StorageMessage>,
     /// The data plane.
-    pub mesh: Arc<Desk>,
+    pub mesh: Arc<MeshShared>,
     /// A data-only node: it stores data of the mesh and is no member of coord.
     pub data_only: bool,
     /// How this node authenticates to others, and which nodes it trusts.
-    pub security: Arc<Security>,
+    pub security: Arc<SharedPeerAuth>,
     /// Replaces the stored secret.
-    pub secret_keeper: Keeper,
+    pub secret_store: SecretStore,
     /// Other machines can connect to the peer port.
     pub is_peer_port_exposed: bool,
     pub waiters: Waiters,
-    pub board: Board,
+    pub status: SharedStatus,
     pub metrics: Metrics,
-    pub members: Members,
+    pub members: MemberDirectory,
     /// The documents of the cluster.
-    pub documents: Shelf,
+    pub documents: DocumentCache,
     /// Users, permissions and tokens.
-    pub auth: AuthDesk,
+    pub auth: AuthState,
     /// Where it is recorded who asks for what.
     pub audit: Option<Audit>,
     /// New requests are refused.
@@ -74,42 +74,42 @@ pub(crate) struct Core {
 /// As many read at once as keep a disk and two cores busy.
 const READERS_MAX: usize = 4;
 /// With more requests under way, batching saves more than running the turn on the caller's thread.
-const CALM_REQUESTS_MAX: usize = 4;
+const LIGHT_LOAD_REQUESTS_MAX: usize = 4;
 
 impl Core {
     pub fn new(
         clock: Clock,
         metrics: Metrics,
-        members: Members,
+        members: MemberDirectory,
         config: &Config,
         data_only: bool,
-        security: Arc<Security>,
-        secret_keeper: Keeper,
+        security: Arc<SharedPeerAuth>,
+        secret_store: SecretStore,
     ) -> Core {
         Core {
             clock,
-            consensus: Seat::new(),
+            consensus: Actor::new(),
             persist: Queue::new(),
-            apply: Seat::new(),
+            apply: Actor::new(),
             storage: Queue::new(),
-            mesh: Arc::new(Desk::new(&config.mesh.region, config.mesh.timeout)),
+            mesh: Arc::new(MeshShared::new(&config.mesh.region, config.mesh.timeout)),
             data_only,
             security,
-            secret_keeper,
+            secret_store,
             is_peer_port_exposed: !config.peer_addr.ip().is_loopback(),
             waiters: Waiters::default(),
-            board: Board::default(),
+            status: SharedStatus::default(),
             metrics,
             members,
-            documents: Shelf::default(),
-            auth: AuthDesk::new(config.auth.clone(), data_only),
+            documents: DocumentCache::default(),
+            auth: AuthState::new(config.auth.clone(), data_only),
             audit: None,
             draining: AtomicBool::new(false),
             watch_streams: AtomicU64::new(1),
             large_reads: AtomicU64::new(1),
             budget: Budget::new(config.response_bytes_max),
             readers: Semaphore::new(READERS_MAX),
-            backups: backup::seats(),
+            backups: backup::backup_permits(),
             lease_events: broadcast::Sender::new(LEASE_EVENTS_WAITING_MAX),
             removed: watch::Sender::new(false),
         }
@@ -117,28 +117,28 @@ impl Core {
 
     /// Posts to the consensus machine. Under light load this thread also runs the turns that follow,
     /// before this returns; otherwise the core's threads do, in batches. False while the member stops.
-    pub fn consult(&self, mail: consensus::Mail, bytes: usize) -> bool {
-        if !self.is_calm() {
-            return self.consensus.queue.push_bytes(mail, bytes);
+    pub fn post_and_help(&self, message: consensus::ConsensusMessage, bytes: usize) -> bool {
+        if !self.is_lightly_loaded() {
+            return self.consensus.queue.push_bytes(message, bytes);
         }
-        let heard = self.consensus.queue.push_unwoken(mail, bytes);
-        self.consensus.attend();
-        self.apply.attend();
+        let heard = self.consensus.queue.push_without_wake(message, bytes);
+        self.consensus.run_pending();
+        self.apply.run_pending();
         heard
     }
 
     /// Few requests are under way: waking threads costs more than the work.
-    pub fn is_calm(&self) -> bool {
-        self.waiters.count() <= CALM_REQUESTS_MAX
+    pub fn is_lightly_loaded(&self) -> bool {
+        self.waiters.count() <= LIGHT_LOAD_REQUESTS_MAX
     }
 
     /// Queues work whose outcome no caller waits for.
-    pub fn submit(&self, deadline: Instant, work: Work) {
+    pub fn submit(&self, deadline: Instant, work: ClientWork) {
         let bytes = proposed_bytes(&work);
         if self.waiters.admit(bytes, Priority::Urgent) {
             let (sender, _) = oneshot::channel();
-            let caller = Caller::Alone(sender);
-            if !self.consensus.queue.push(consensus::Mail::Request { deadline, work, caller }) {
+            let caller = ReplyRoute::Oneshot(sender);
+            if !self.consensus.queue.push(consensus::ConsensusMessage::Request { deadline, work, caller }) {
                 self.waiters.dismiss(1, bytes);
             }
         }
@@ -146,19 +146,19 @@ impl Core {
 
     /// Growth by so many bytes would exceed the space. Requests under way count as much as what is in the log.
     pub fn has_no_space_for(&self, bytes: usize) -> bool {
-        self.board.has_no_space(bytes, self.waiters.bytes())
+        self.status.has_no_space(bytes, self.waiters.bytes())
     }
 
     /// Posts an input to the consensus machine. While the member stops, it is dropped.
-    pub fn report(&self, input: node::Input) {
-        self.consensus.queue.push(consensus::Mail::Input(input));
+    pub fn post_input(&self, input: node::ConsensusInput) {
+        self.consensus.queue.push(consensus::ConsensusMessage::Input(input));
     }
 }
 
 /// How much of this may come into the log.
-pub(crate) fn proposed_bytes(work: &Work) -> usize {
+pub(crate) fn proposed_bytes(work: &ClientWork) -> usize {
     match work {
-        Work::Propose(bytes) => bytes.len(),
-        Work::Read(..) | Work::Ask(_) => 0,
+        ClientWork::Propose(bytes) => bytes.len(),
+        ClientWork::Read(..) | ClientWork::LeaderQuestion(_) => 0,
     }
 }

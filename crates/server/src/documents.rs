@@ -9,11 +9,11 @@ use coord::{Command, Document, Documents, SetDocument};
 use std::sync::{Arc, RwLock};
 
 #[derive(Default)]
-pub(crate) struct Shelf {
+pub(crate) struct DocumentCache {
     documents: RwLock<Arc<Documents>>,
 }
 
-impl Shelf {
+impl DocumentCache {
     pub fn set(&self, documents: Documents) {
         *self.documents.write().expect("no thread panics while it holds the documents") = Arc::new(documents);
     }

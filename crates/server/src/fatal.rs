@@ -17,7 +17,7 @@ pub(crate) fn fatal(doing: &str, error: &dyn Display) -> ! {
 }
 
 /// Logs why this member must not continue, and ends the process with exit code 1.
-pub(crate) fn astray() -> ! {
+pub(crate) fn diverged() -> ! {
     tracing::error!(
         "CORRUPT: this member's state differs from that of the majority, and it stops for good: replace it with \
          `althing member replace`"

@@ -2,26 +2,29 @@
 //! A request is encoded on the caller's thread and waits in the consensus queue; the caller gets an
 //! answer or a refusal not much later than the deadline, whatever happens to the cluster.
 
-use crate::auth::Asking;
-use crate::consensus::Mail;
+use crate::auth::HandleCaller;
+use crate::consensus::ConsensusMessage;
 use crate::core::{Core, proposed_bytes};
-use crate::lease_events::{LeaseEvents, Wanted};
+use crate::lease_events::{LeaseEventFilter, LeaseEvents};
 use crate::lock::LockCalls;
-use crate::mailbox::Mailbox;
-use crate::members::{MemberInfo, place};
+use crate::members::{MemberInfo, host_and_port};
 use crate::mesh::handle::MeshHandle;
-use crate::metrics::Reading;
+use crate::metrics::MetricsInput;
 use crate::peer::Peers;
-use crate::pieces::{Encode, Keep, Pieces};
+use crate::pieces::{HoldKind, KeyEncoder, RangePieces};
+use crate::reply_inbox::ReplyInbox;
 use crate::status::{Identity, Status};
-use crate::waiters::{Caller, Priority};
-use crate::watch::{self, Requests, Responses};
+use crate::waiters::{Priority, ReplyRoute};
+use crate::watch::{self, WatchRequests, WatchResponses};
 use base::limits::{LEASE_TTL_SECONDS_MAX, MEMBER_TEXT_BYTES_MAX, MEMBER_URLS_MAX};
 use base::{Boot, Code, Instant, LeaseId, NodeId};
 use coord::reply::Reply;
 use coord::request::{Range, Request};
-use coord::{AlarmCommand, Command, Compact, Grant, Member, MemberChange, Members, Once, RequestId, Revoke};
-use node::{Input, Question, Work};
+use coord::{
+    AlarmCommand, Command, Compact, Grant, IdempotentCommand, Member, MemberChange, Members, RequestId,
+    Revoke,
+};
+use node::{ClientWork, ConsensusInput, LeaderQuestion};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -29,7 +32,7 @@ use tokio::sync::oneshot;
 
 /// The outcome of a request that was submitted with an inbox.
 #[derive(Debug)]
-pub struct Answer {
+pub struct InboxReply {
     /// The number that it was submitted under.
     pub ticket: u64,
     pub outcome: Result<Reply, Code>,
@@ -37,11 +40,11 @@ pub struct Answer {
 
 #[derive(Clone)]
 pub struct Handle {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) asking: Asking,
+    pub(crate) shared: Arc<HandleShared>,
+    pub(crate) asking: HandleCaller,
 }
 
-pub(crate) struct Shared {
+pub(crate) struct HandleShared {
     identity: Identity,
     pub core: Arc<Core>,
     /// For their metrics; a handle does not keep a stopped member's sockets open.
@@ -58,7 +61,7 @@ pub(crate) struct Shared {
     member_ids: AtomicU64,
 }
 
-pub(crate) struct Params {
+pub(crate) struct HandleParams {
     pub identity: Identity,
     pub request_timeout: Duration,
     pub request_bytes_max: usize,
@@ -69,10 +72,11 @@ pub(crate) struct Params {
 }
 
 impl Handle {
-    pub(crate) fn new(core: Arc<Core>, peers: &Arc<Peers>, params: Params) -> Handle {
-        let Params { identity, request_timeout, request_bytes_max, election, boot, lease_ttl_min } = params;
+    pub(crate) fn new(core: Arc<Core>, peers: &Arc<Peers>, params: HandleParams) -> Handle {
+        let HandleParams { identity, request_timeout, request_bytes_max, election, boot, lease_ttl_min } =
+            params;
         let peers = Arc::downgrade(peers);
-        let shared = Shared {
+        let shared = HandleShared {
             identity,
             core,
             peers,
@@ -85,7 +89,7 @@ impl Handle {
             lock_calls: LockCalls::default(),
             member_ids: AtomicU64::new(0),
         };
-        Handle { shared: Arc::new(shared), asking: Asking::default() }
+        Handle { shared: Arc::new(shared), asking: HandleCaller::default() }
     }
 
     pub(crate) fn core(&self) -> &Core {
@@ -102,7 +106,7 @@ impl Handle {
     }
 
     pub fn status(&self) -> Status {
-        self.shared.core.board.read()
+        self.shared.core.status.read()
     }
 
     /// Submits a request that `coord::request` has validated, and waits for its answer. A caller that stops
@@ -110,48 +114,53 @@ impl Handle {
     pub async fn submit(&self, request: Request) -> Result<Reply, Code> {
         if request.is_read_only() {
             let read = |handle: Handle| {
-                let work = Work::Read(request.clone(), handle.caller().clone());
+                let work = ClientWork::Read(request.clone(), handle.caller().clone());
                 async move { handle.wait_for(work).await }
             };
             self.admitted(read).await
         } else {
-            self.carry_out(&changing(request)).await
+            self.propose_and_wait(&command_of(request)).await
         }
     }
 
     /// Proposes a command and waits for its answer.
-    pub(crate) async fn carry_out(&self, command: &Command) -> Result<Reply, Code> {
-        self.refuse_strangers(command).await?;
+    pub(crate) async fn propose_and_wait(&self, command: &Command) -> Result<Reply, Code> {
+        self.refuse_unauthenticated(command).await?;
         self.admitted(|handle| async move { handle.wait_for(handle.propose(command)?).await }).await
     }
 
-    /// The same without waiting: the answer goes to `mailbox` under this ticket, unless the request is refused
+    /// The same without waiting: the answer goes to `inbox` under this ticket, unless the request is refused
     /// here and now.
     pub fn submit_to(
         &self,
         request: Request,
-        mailbox: &Arc<Mailbox<Answer>>,
+        inbox: &Arc<ReplyInbox<InboxReply>>,
         ticket: u64,
     ) -> Result<(), Code> {
         if self.is_draining() {
             return Err(Code::Stopped);
         }
         let work = if request.is_read_only() {
-            Work::Read(request, self.caller().clone())
+            ClientWork::Read(request, self.caller().clone())
         } else {
-            self.propose(&changing(request))?
+            self.propose(&command_of(request))?
         };
-        self.queue(self.usual_deadline(), work, || Caller::mailbox(mailbox.clone(), ticket))
+        self.queue(self.usual_deadline(), work, || ReplyRoute::inbox(inbox.clone(), ticket))
     }
 
     /// Reads a large range in pieces, at its revision.
-    pub async fn pieces(&self, range: Range, keep: Keep, encode: Arc<dyn Encode>) -> Result<Pieces, Code> {
-        Pieces::begin(&self.shared.core, range, keep, encode).await
+    pub async fn pieces(
+        &self,
+        range: Range,
+        keep: HoldKind,
+        encode: Arc<dyn KeyEncoder>,
+    ) -> Result<RangePieces, Code> {
+        RangePieces::begin(&self.shared.core, range, keep, encode).await
     }
 
     /// Asks the leader about a lease, wherever the leader is.
-    pub async fn ask(&self, question: Question) -> Result<Reply, Code> {
-        self.wait_for(Work::Ask(question)).await
+    pub async fn ask_leader(&self, question: LeaderQuestion) -> Result<Reply, Code> {
+        self.wait_for(ClientWork::LeaderQuestion(question)).await
     }
 
     /// The data plane of this node.
@@ -160,21 +169,21 @@ impl Handle {
     }
 
     pub async fn revoke_lease(&self, id: LeaseId) -> Result<Reply, Code> {
-        self.carry_out(&Command::LeaseRevoke(Revoke { id, guard: None })).await
+        self.propose_and_wait(&Command::LeaseRevoke(Revoke { id, guard: None })).await
     }
 
     pub async fn compact(&self, compact: Compact) -> Result<Reply, Code> {
-        self.carry_out(&Command::Compact(compact)).await
+        self.propose_and_wait(&Command::Compact(compact)).await
     }
 
     /// Raises, clears or lists alarms.
     pub async fn alarm(&self, command: AlarmCommand) -> Result<Reply, Code> {
-        self.carry_out(&Command::Alarm(command)).await
+        self.propose_and_wait(&Command::Alarm(command)).await
     }
 
     /// Sets the quota of all members, or leaves it to each; zero sets no bound.
     pub async fn set_quota(&self, bytes: Option<u64>) -> Result<Reply, Code> {
-        self.carry_out(&Command::Quota(bytes)).await
+        self.propose_and_wait(&Command::Quota(bytes)).await
     }
 
     /// Grants a lease, under an id of our choice if none is given. If that id exists already, another is chosen.
@@ -185,7 +194,7 @@ impl Handle {
         let ttl = ttl.max(self.shared.lease_ttl_min);
         loop {
             let chosen = if id == LeaseId::NONE { self.next_lease_id() } else { id };
-            match self.carry_out(&Command::LeaseGrant(Grant { id: chosen, ttl })).await {
+            match self.propose_and_wait(&Command::LeaseGrant(Grant { id: chosen, ttl })).await {
                 Err(Code::LeaseExists) if id == LeaseId::NONE => {}
                 answer => return answer,
             }
@@ -204,12 +213,12 @@ impl Handle {
             }
             command => command,
         };
-        let once = Once::new(id, command).ok_or(Code::RequestIdMalformed)?;
-        self.carry_out(&Command::Once(once)).await
+        let once = IdempotentCommand::new(id, command).ok_or(Code::RequestIdMalformed)?;
+        self.propose_and_wait(&Command::Idempotent(once)).await
     }
 
     /// Subscribes to lease events from now on.
-    pub fn lease_events(&self, wanted: Wanted) -> Result<LeaseEvents, Code> {
+    pub fn lease_events(&self, wanted: LeaseEventFilter) -> Result<LeaseEvents, Code> {
         if self.shared.core.draining.load(Ordering::Relaxed) {
             Err(Code::Stopped)
         } else {
@@ -231,7 +240,7 @@ impl Handle {
         self.shared.core.draining.load(Ordering::Relaxed)
     }
 
-    pub(crate) async fn wait_for(&self, work: Work) -> Result<Reply, Code> {
+    pub(crate) async fn wait_for(&self, work: ClientWork) -> Result<Reply, Code> {
         if self.is_draining() {
             return Err(Code::Stopped);
         }
@@ -243,26 +252,35 @@ impl Handle {
     }
 
     /// Waits for an answer, which comes by the deadline if not before.
-    pub(crate) async fn wait_until(&self, deadline: Instant, work: Work) -> Result<Reply, Code> {
+    pub(crate) async fn wait_until(&self, deadline: Instant, work: ClientWork) -> Result<Reply, Code> {
         let (sender, answer) = oneshot::channel();
-        self.queue(deadline, work, || Caller::Alone(sender))?;
+        self.queue(deadline, work, || ReplyRoute::Oneshot(sender))?;
         // The sender is dropped when the member has stopped.
         answer.await.unwrap_or(Err(Code::Stopped))
     }
 
-    fn priority_of(&self, work: &Work) -> Priority {
-        if self.is_member() || matches!(work, Work::Ask(_)) { Priority::Urgent } else { Priority::Ordinary }
+    fn priority_of(&self, work: &ClientWork) -> Priority {
+        if self.is_member() || matches!(work, ClientWork::LeaderQuestion(_)) {
+            Priority::Urgent
+        } else {
+            Priority::Ordinary
+        }
     }
 
     /// Posts work to the consensus thread. From then on the caller is answered in any case.
-    fn queue(&self, deadline: Instant, work: Work, caller: impl FnOnce() -> Caller) -> Result<(), Code> {
+    fn queue(
+        &self,
+        deadline: Instant,
+        work: ClientWork,
+        caller: impl FnOnce() -> ReplyRoute,
+    ) -> Result<(), Code> {
         let core = &*self.shared.core;
         let bytes = proposed_bytes(&work);
         if !core.waiters.admit(bytes, self.priority_of(&work)) {
             return Err(Code::TooManyRequests);
         }
         // A member that stops drops the request, which tells its caller.
-        if !core.consult(Mail::Request { deadline, work, caller: caller() }, 0) {
+        if !core.post_and_help(ConsensusMessage::Request { deadline, work, caller: caller() }, 0) {
             core.waiters.dismiss(1, bytes);
         }
         Ok(())
@@ -285,13 +303,13 @@ impl Handle {
 
     /// Adds a member at these addresses, and returns its id.
     pub async fn add_member(&self, peer_urls: Vec<String>, learner: bool) -> Result<NodeId, Code> {
-        let (id, work) = self.addition(peer_urls, learner)?;
+        let (id, work) = self.prepare_add_member(peer_urls, learner)?;
         self.as_member().wait_for(work).await.map(|_| id)
     }
 
     /// The same, for a thread of the peer port; with a vote.
     pub(crate) fn add_member_blocking(&self, peer_urls: Vec<String>) -> Result<NodeId, Code> {
-        let (id, work) = self.addition(peer_urls, false)?;
+        let (id, work) = self.prepare_add_member(peer_urls, false)?;
         self.wait_blocking(work).map(|_| id)
     }
 
@@ -299,9 +317,9 @@ impl Handle {
         self.wait_blocking(self.propose(command)?)
     }
 
-    pub(crate) fn wait_blocking(&self, work: Work) -> Result<Reply, Code> {
+    pub(crate) fn wait_blocking(&self, work: ClientWork) -> Result<Reply, Code> {
         let (sender, answer) = oneshot::channel();
-        self.queue(self.usual_deadline(), work, || Caller::Alone(sender))?;
+        self.queue(self.usual_deadline(), work, || ReplyRoute::Oneshot(sender))?;
         answer.blocking_recv().unwrap_or(Err(Code::Stopped))
     }
 
@@ -316,7 +334,11 @@ impl Handle {
         self.shared.core.data_only
     }
 
-    fn addition(&self, peer_urls: Vec<String>, learner: bool) -> Result<(NodeId, Work), Code> {
+    fn prepare_add_member(
+        &self,
+        peer_urls: Vec<String>,
+        learner: bool,
+    ) -> Result<(NodeId, ClientWork), Code> {
         check_urls(&peer_urls)?;
         let voters = self.member_table().voters();
         if !learner && self.reachable(&voters) < quorum(voters.len() + 1) && voters.len() > 1 {
@@ -340,7 +362,7 @@ impl Handle {
 
     /// Members without whose answers this one cannot trust its log, and so elects no candidate.
     pub fn waits_for(&self) -> Vec<NodeId> {
-        self.shared.core.board.waits_for()
+        self.shared.core.status.waits_for()
     }
 
     /// Continues without a member that this one waits for. Writes that only that member has are lost.
@@ -349,7 +371,7 @@ impl Handle {
             return Err(Code::MemberNotFound);
         }
         tracing::warn!(member = format!("{:x}", id.0), "operator accepted the loss of a member");
-        self.shared.core.report(Input::AcceptLoss(id));
+        self.shared.core.post_input(ConsensusInput::AcceptLoss(id));
         Ok(())
     }
 
@@ -415,7 +437,7 @@ impl Handle {
         if !core.members.contains(to) {
             return Err(Code::BadLeaderTransferee);
         }
-        core.report(Input::Transfer(to));
+        core.post_input(ConsensusInput::Transfer(to));
         let moved = async {
             while self.status().leader != Some(to) {
                 tokio::time::sleep(LEADER_POLL).await;
@@ -425,14 +447,14 @@ impl Handle {
     }
 
     /// A request that the quota would refuse is not put into the log.
-    pub(crate) fn propose(&self, command: &Command) -> Result<Work, Code> {
+    pub(crate) fn propose(&self, command: &Command) -> Result<ClientWork, Code> {
         let mut bytes = Vec::with_capacity(COMMAND_BYTES_USUAL);
         command.encode_for(self.caller(), &mut bytes);
         if command.grows() && self.shared.core.has_no_space_for(bytes.len()) {
             return Err(Code::NoSpace);
         }
         if bytes.len() <= self.shared.request_bytes_max {
-            Ok(Work::Propose(bytes.into()))
+            Ok(ClientWork::Propose(bytes.into()))
         } else {
             Err(Code::RequestTooLarge)
         }
@@ -440,7 +462,7 @@ impl Handle {
 
     /// Opens a stream of watches: one end takes requests, the other gives responses. Dropping the latter closes
     /// it.
-    pub fn watch_stream(&self) -> Result<(Requests, Responses), Code> {
+    pub fn watch_stream(&self) -> Result<(WatchRequests, WatchResponses), Code> {
         if self.shared.core.draining.load(Ordering::Relaxed) {
             Err(Code::Stopped)
         } else {
@@ -468,21 +490,21 @@ impl Handle {
     pub fn metrics(&self) -> String {
         let core = &*self.shared.core;
         let peers = self.shared.peers.upgrade().map(|peers| peers.counters());
-        let reading = Reading {
+        let reading = MetricsInput {
             status: self.status(),
             is_learner: self.is_learner(),
             waiting: core.waiters.count(),
             response_bytes: core.budget.reserved_bytes(),
             peers: peers.unwrap_or_default(),
             has_open_peer_port: self.has_open_peer_port(),
-            mesh: core.mesh.board.status(),
+            mesh: core.mesh.status_board.status(),
             policy_age: self.policy_age().unwrap_or_default(),
         };
         core.metrics.render(&reading)
     }
 }
 
-fn changing(request: Request) -> Command {
+fn command_of(request: Request) -> Command {
     Command::from_request(request).expect("a request that is no read is a command")
 }
 
@@ -494,7 +516,7 @@ fn quorum(voters: usize) -> usize {
 fn check_urls(urls: &[String]) -> Result<(), Code> {
     let lawful = |url: &String| {
         let has_scheme = url.starts_with("http://") || url.starts_with("https://");
-        let host_port = place(url).rsplit_once(':');
+        let host_port = host_and_port(url).rsplit_once(':');
         let fits = url.len() <= MEMBER_TEXT_BYTES_MAX;
         fits && has_scheme
             && host_port.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())

@@ -4,12 +4,12 @@
 //! A cluster that has a secret, or auth on, admits nodes that have the secret or present a token.
 
 use crate::audit::{Audit, AuditClass, AuditEntry, AuditOutcome, IdentifiedBy};
-use crate::config::{Config, Join};
+use crate::config::{Config, JoinConfig};
 use crate::error::Error;
 use crate::handle::Handle;
-use crate::join_tokens::{Presented, Refusal, Use};
-use crate::members::{place, url};
-use crate::peer::{Asker, Guard, Stage, question};
+use crate::join_tokens::{PresentedToken, TokenRefusal, TokenUse};
+use crate::members::{host_and_port, url};
+use crate::peer::{PeerAuth, PeerAuthStage, QuestionSender, question};
 use crate::status::Identity;
 use base::codec::{Reader, put_bytes};
 use base::{ClusterId, Code, NodeId};
@@ -17,7 +17,7 @@ use bytes::{BufMut, Bytes};
 use coord::Members;
 use std::thread;
 use std::time::{Duration, Instant};
-use tls::{Claim, Dial, Fingerprint, Pinned, Secret};
+use tls::{DialTls, Fingerprint, PeerClaim, PinnedAuthority, Secret};
 
 /// The first byte of a join request. Requests of other regions begin with 2.
 const FORMAT: u8 = 1;
@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// What a node learns by joining.
-pub(crate) struct Place {
+pub(crate) struct JoinGrant {
     pub identity: Identity,
     pub members: Members,
     /// A data-only node is no member.
@@ -51,31 +51,33 @@ pub(crate) struct Place {
 }
 
 /// How a joining node connects to members, and what it presents to them.
-pub(crate) struct Approach {
-    guard: Guard,
+pub(crate) struct JoinCredentials {
+    guard: PeerAuth,
     /// With the authority that it trusts until it has the secret.
-    token: Option<(Option<Fingerprint>, Presented)>,
+    token: Option<(Option<Fingerprint>, PresentedToken)>,
 }
 
-impl Approach {
+impl JoinCredentials {
     /// A node that has the secret needs no token.
-    pub fn new(guard: Guard, join: &Join) -> Result<Approach, Error> {
+    pub fn new(guard: PeerAuth, join: &JoinConfig) -> Result<JoinCredentials, Error> {
         let token = join.token.as_ref().filter(|_| guard.secret.is_none());
         let token = match token {
             Some(token) => Some((token.authority, token.present().ok_or(tls::Error::NoRandomness)?)),
             None => None,
         };
-        Ok(Approach { guard, token })
+        Ok(JoinCredentials { guard, token })
     }
 
-    fn is_sealed(&self) -> bool {
+    fn is_encrypted(&self) -> bool {
         self.dial("").is_some()
     }
 
-    fn dial(&self, address: &str) -> Option<Dial> {
+    fn dial(&self, address: &str) -> Option<DialTls> {
         match &self.token {
-            Some((Some(authority), _)) if self.guard.stage == Stage::Open => Some(Pinned::dial(*authority)),
-            _ => self.guard.dial(Claim::Peer, address),
+            Some((Some(authority), _)) if self.guard.stage == PeerAuthStage::Open => {
+                Some(PinnedAuthority::dial(*authority))
+            }
+            _ => self.guard.dial(PeerClaim::Peer, address),
         }
     }
 }
@@ -83,7 +85,7 @@ impl Approach {
 /// What a joining node asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum Wish {
+enum JoinKind {
     /// To learn its id; an operator has added it.
     Known = 0,
     Added = 1,
@@ -92,23 +94,28 @@ enum Wish {
 }
 
 /// Asks until a member knows this node.
-pub(crate) fn find_place(config: &Config, join: &Join, approach: &Approach) -> Result<Place, Error> {
+pub(crate) fn request_to_join(
+    config: &Config,
+    join: &JoinConfig,
+    credentials: &JoinCredentials,
+) -> Result<JoinGrant, Error> {
     let until = Instant::now() + PATIENCE;
     let mut trouble = String::from("no member was asked");
-    let wish = match (config.mesh.data_only, join.add) {
-        (true, _) => Wish::DataOnly,
-        (false, true) => Wish::Added,
-        (false, false) => Wish::Known,
+    let kind = match (config.mesh.data_only, join.add) {
+        (true, _) => JoinKind::DataOnly,
+        (false, true) => JoinKind::Added,
+        (false, false) => JoinKind::Known,
     };
-    let peer_url = url(&config.advertise_peer, approach.is_sealed());
-    let question = Asked { wish, peer_url, token: approach.token.as_ref().map(|(_, token)| token.clone()) };
+    let peer_url = url(&config.advertise_peer, credentials.is_encrypted());
+    let question =
+        JoinRequest { kind, peer_url, token: credentials.token.as_ref().map(|(_, token)| token.clone()) };
     let question = question.encode();
     while Instant::now() < until {
         for address in &join.ask {
-            match ask(address, &question, config, approach) {
+            match ask(address, &question, config, credentials) {
                 Ok(place) => return Ok(place),
-                Err(Trouble::Forbidden(trouble)) => return Err(Error::NotLetIn { trouble }),
-                Err(Trouble::Passing(error)) => {
+                Err(JoinError::Forbidden(trouble)) => return Err(Error::NotLetIn { trouble }),
+                Err(JoinError::Transient(error)) => {
                     let news = format!("{address}: {error}");
                     if news != trouble {
                         tracing::warn!(reason = news, "cannot join the cluster yet; retrying");
@@ -123,69 +130,74 @@ pub(crate) fn find_place(config: &Config, join: &Join, approach: &Approach) -> R
 }
 
 /// Why a member did not admit this node.
-enum Trouble {
+enum JoinError {
     /// Another member may answer differently, or the same one later.
-    Passing(String),
+    Transient(String),
     Forbidden(String),
 }
 
-impl From<String> for Trouble {
-    fn from(why: String) -> Trouble {
-        Trouble::Passing(why)
+impl From<String> for JoinError {
+    fn from(why: String) -> JoinError {
+        JoinError::Transient(why)
     }
 }
 
-fn ask(address: &str, question: &[u8], config: &Config, approach: &Approach) -> Result<Place, Trouble> {
-    let answer = question::ask(address, question, ANSWER_TIMEOUT, || approach.dial(address));
+fn ask(
+    address: &str,
+    question: &[u8],
+    config: &Config,
+    credentials: &JoinCredentials,
+) -> Result<JoinGrant, JoinError> {
+    let answer = question::ask(address, question, ANSWER_TIMEOUT, || credentials.dial(address));
     let answer = answer.map_err(|error| error.to_string())?;
-    let Answered { cluster, node, members, is_new, secret } = decode(answer)?;
-    let own = |url: &String| place(url) == config.advertise_peer;
+    let JoinResponse { cluster, node, members, is_new, secret } = decode(answer)?;
+    let own = |url: &String| host_and_port(url) == config.advertise_peer;
     let me = members.iter().find(|member| member.peer_urls.iter().any(own)).map(|member| member.id);
     let unknown = || "it does not know this node's peer address".to_owned();
     let me = node.or(me).ok_or_else(unknown)?;
     let identity = Identity { cluster, member: me, name: config.name.clone() };
-    Ok(Place { identity, members, data_only: node.is_some(), is_new, secret })
+    Ok(JoinGrant { identity, members, data_only: node.is_some(), is_new, secret })
 }
 
 /// A join request, as it is on the wire.
-struct Asked {
-    wish: Wish,
+struct JoinRequest {
+    kind: JoinKind,
     peer_url: String,
-    token: Option<Presented>,
+    token: Option<PresentedToken>,
 }
 
-impl Asked {
+impl JoinRequest {
     fn encode(&self) -> Vec<u8> {
         let format = if self.token.is_some() { WITH_TOKEN } else { FORMAT };
-        let mut out = vec![format, self.wish as u8];
+        let mut out = vec![format, self.kind as u8];
         put_bytes(&mut out, self.peer_url.as_bytes());
-        if let Some(Presented { id, key, nonce }) = &self.token {
+        if let Some(PresentedToken { id, key, nonce }) = &self.token {
             [id, key, nonce].into_iter().for_each(|bytes| put_bytes(&mut out, bytes));
         }
         out
     }
 
-    fn decode(question: Bytes) -> Option<Asked> {
+    fn decode(question: Bytes) -> Option<JoinRequest> {
         let mut reader = Reader::new(question);
         let format = reader.u8().filter(|format| [FORMAT, WITH_TOKEN].contains(format))?;
-        let wish = match reader.u8()? {
-            0 => Wish::Known,
-            1 => Wish::Added,
-            2 => Wish::DataOnly,
+        let kind = match reader.u8()? {
+            0 => JoinKind::Known,
+            1 => JoinKind::Added,
+            2 => JoinKind::DataOnly,
             _ => return None,
         };
         let peer_url = String::from_utf8(reader.bytes()?.into()).ok()?;
         let token = match format {
             WITH_TOKEN => {
-                Some(Presented { id: reader.bytes()?, key: reader.bytes()?, nonce: reader.bytes()? })
+                Some(PresentedToken { id: reader.bytes()?, key: reader.bytes()?, nonce: reader.bytes()? })
             }
             _ => None,
         };
-        reader.is_empty().then_some(Asked { wish, peer_url, token })
+        reader.is_empty().then_some(JoinRequest { kind, peer_url, token })
     }
 }
 
-struct Answered {
+struct JoinResponse {
     cluster: ClusterId,
     /// The node's id, if it is data-only.
     node: Option<NodeId>,
@@ -194,12 +206,12 @@ struct Answered {
     secret: Option<Secret>,
 }
 
-fn decode(answer: Bytes) -> Result<Answered, Trouble> {
+fn decode(answer: Bytes) -> Result<JoinResponse, JoinError> {
     let known = |mut reader: Reader, kind: u8| {
         let cluster = ClusterId(reader.u64()?);
         let node = if kind == KNOWN_NODE { Some(NodeId(reader.u64()?)) } else { None };
         let members = Members::decode(reader.rest())?;
-        Some(Answered { cluster, node, members, is_new: kind == ADDED, secret: None })
+        Some(JoinResponse { cluster, node, members, is_new: kind == ADDED, secret: None })
     };
     let illegible = || "its answer cannot be read".to_owned();
     let mut reader = Reader::new(answer);
@@ -207,23 +219,23 @@ fn decode(answer: Bytes) -> Result<Answered, Trouble> {
         Some(TRUSTED) => {
             let secret = reader.bytes().ok_or_else(illegible)?;
             let secret = std::str::from_utf8(&secret).ok().and_then(Secret::parse).ok_or_else(illegible)?;
-            Ok(Answered { secret: Some(secret), ..decode(reader.rest())? })
+            Ok(JoinResponse { secret: Some(secret), ..decode(reader.rest())? })
         }
         Some(kind @ (KNOWN | KNOWN_NODE | ADDED)) => Ok(known(reader, kind).ok_or_else(illegible)?),
-        Some(REFUSED) => Err(Trouble::Passing(String::from_utf8_lossy(&reader.rest()).into_owned())),
-        Some(FORBIDDEN) => Err(Trouble::Forbidden(String::from_utf8_lossy(&reader.rest()).into_owned())),
+        Some(REFUSED) => Err(JoinError::Transient(String::from_utf8_lossy(&reader.rest()).into_owned())),
+        Some(FORBIDDEN) => Err(JoinError::Forbidden(String::from_utf8_lossy(&reader.rest()).into_owned())),
         _ => Err(illegible().into()),
     }
 }
 
 /// The member's side. Blocks until the node is added, if it asks for that.
-pub(crate) fn answer(handle: &Handle, question: Bytes, asker: &Asker<'_>) -> Bytes {
+pub(crate) fn answer(handle: &Handle, question: Bytes, sender: &QuestionSender<'_>) -> Bytes {
     let mut out = Vec::new();
-    let asked = Asked::decode(question);
-    let entry = handle.audit().map(|audit| (audit, entry_of(asked.as_ref(), asker)));
-    let admitted = match asked {
-        None => Err(NotLetIn::Illegible),
-        Some(asked) => admit(handle, asked, asker),
+    let request = JoinRequest::decode(question);
+    let entry = handle.audit().map(|audit| (audit, entry_of(request.as_ref(), sender)));
+    let admitted = match request {
+        None => Err(JoinRefusal::Illegible),
+        Some(request) => admit(handle, request, sender),
     };
     if let Some((audit, entry)) = entry {
         record(audit, entry, &admitted);
@@ -235,9 +247,9 @@ pub(crate) fn answer(handle: &Handle, question: Bytes, asker: &Asker<'_>) -> Byt
                 put_bytes(&mut out, secret.text().as_bytes());
             }
             let (kind, node) = match admitted {
-                Admitted::Known => (KNOWN, None),
-                Admitted::Added => (ADDED, None),
-                Admitted::DataOnly(node) => (KNOWN_NODE, Some(node)),
+                JoinOutcome::Known => (KNOWN, None),
+                JoinOutcome::Added => (ADDED, None),
+                JoinOutcome::DataOnly(node) => (KNOWN_NODE, Some(node)),
             };
             out.push(kind);
             out.put_u64_le(handle.identity().cluster.0);
@@ -254,42 +266,46 @@ pub(crate) fn answer(handle: &Handle, question: Bytes, asker: &Asker<'_>) -> Byt
     out.into()
 }
 
-fn entry_of(asked: Option<&Asked>, asker: &Asker<'_>) -> AuditEntry {
-    let class = match asked.map(|asked| asked.wish) {
-        Some(Wish::Known) => AuditClass::Read,
+fn entry_of(request: Option<&JoinRequest>, sender: &QuestionSender<'_>) -> AuditEntry {
+    let class = match request.map(|request| request.kind) {
+        Some(JoinKind::Known) => AuditClass::Read,
         _ => AuditClass::Change,
     };
     let mut entry = AuditEntry::new(class, "peer", "join");
-    entry.address = asker.address();
-    let has_token = asked.is_some_and(|asked| asked.token.is_some());
-    entry.identified_by = (asker.proves(Claim::Peer) || has_token).then_some(IdentifiedBy::Cluster);
-    if let Some(asked) = asked {
-        entry.add_target("peer_url", &asked.peer_url);
+    entry.address = sender.address();
+    let has_token = request.is_some_and(|request| request.token.is_some());
+    entry.identified_by = (sender.proves(PeerClaim::Peer) || has_token).then_some(IdentifiedBy::Cluster);
+    if let Some(request) = request {
+        entry.add_target("peer_url", &request.peer_url);
     }
     entry
 }
 
 /// A node that shows a token is given the secret, if it may.
-fn record(audit: &Audit, mut entry: AuditEntry, admitted: &Result<(Admitted, Option<Secret>), NotLetIn>) {
+fn record(
+    audit: &Audit,
+    mut entry: AuditEntry,
+    admitted: &Result<(JoinOutcome, Option<Secret>), JoinRefusal>,
+) {
     match admitted {
         Ok((admitted, secret)) => {
-            if let Admitted::DataOnly(node) = admitted {
+            if let JoinOutcome::DataOnly(node) = admitted {
                 entry.add_target("node", &format!("{:x}", node.0));
             }
-            if secret.is_some() || !matches!(admitted, Admitted::Known) {
+            if secret.is_some() || !matches!(admitted, JoinOutcome::Known) {
                 entry.class = AuditClass::Change;
             }
             entry.end(AuditOutcome::Ok, "OK");
         }
-        Err(NotLetIn::Code(code)) => entry.end(AuditOutcome::Failed, format!("{code:?}")),
-        Err(_) => entry.end(AuditOutcome::Refused, "NotLetIn"),
+        Err(JoinRefusal::Code(code)) => entry.end(AuditOutcome::Failed, format!("{code:?}")),
+        Err(_) => entry.end(AuditOutcome::Refused, "JoinRefusal"),
     }
     audit.record(entry);
 }
 
 /// Why a node is not admitted.
 #[derive(Debug, thiserror::Error)]
-enum NotLetIn {
+enum JoinRefusal {
     #[error("the join request cannot be decoded")]
     Illegible,
     #[error(
@@ -298,74 +314,78 @@ enum NotLetIn {
     )]
     WithoutToken,
     #[error(transparent)]
-    Token(#[from] Refusal),
+    Token(#[from] TokenRefusal),
     #[error(transparent)]
     Code(#[from] Code),
 }
 
-impl NotLetIn {
+impl JoinRefusal {
     /// The node has no reason to ask again. A node of an older release does not know this answer and asks until its timeout.
     fn is_final(&self) -> bool {
         matches!(
             self,
-            NotLetIn::WithoutToken
-                | NotLetIn::Token(Refusal::Unknown | Refusal::Used | Refusal::OtherAddress)
+            JoinRefusal::WithoutToken
+                | JoinRefusal::Token(TokenRefusal::Unknown | TokenRefusal::Used | TokenRefusal::OtherAddress)
         )
     }
 }
 
 /// Admits a node that has authenticated, or presents a token, or where no proof is demanded. A node with a token receives
 /// the secret, if the answer is encrypted.
-fn admit(handle: &Handle, asked: Asked, asker: &Asker<'_>) -> Result<(Admitted, Option<Secret>), NotLetIn> {
-    let Asked { wish, peer_url, token } = asked;
+fn admit(
+    handle: &Handle,
+    request: JoinRequest,
+    sender: &QuestionSender<'_>,
+) -> Result<(JoinOutcome, Option<Secret>), JoinRefusal> {
+    let JoinRequest { kind, peer_url, token } = request;
     let secret = handle.core().security.now().secret;
     let mut given = None;
-    if !asker.proves(Claim::Peer) {
+    if !sender.proves(PeerClaim::Peer) {
         match token {
             Some(token) => {
                 let used = handle.redeem_blocking(&token, &peer_url)?;
-                given = secret.filter(|_| asker.is_sealed());
-                if used == Use::ByNewMember {
-                    return Ok((Admitted::Added, given));
+                given = secret.filter(|_| sender.is_encrypted());
+                if used == TokenUse::ByNewMember {
+                    return Ok((JoinOutcome::Added, given));
                 }
             }
-            None if secret.is_some() => return Err(NotLetIn::WithoutToken),
+            None if secret.is_some() => return Err(JoinRefusal::WithoutToken),
             // An administrator has added it before, and it needs no secret.
-            None if wish == Wish::Known => {}
+            None if kind == JoinKind::Known => {}
             None => {
                 // A member that is behind may not know yet that auth is on.
                 handle.catch_up_blocking()?;
                 if handle.is_auth_on() {
-                    return Err(NotLetIn::WithoutToken);
+                    return Err(JoinRefusal::WithoutToken);
                 }
             }
         }
     }
-    Ok((find_or_add(handle, wish, peer_url)?, given))
+    Ok((find_or_add(handle, kind, peer_url)?, given))
 }
 
-enum Admitted {
+enum JoinOutcome {
     Known,
     /// By this request, or by one that this node repeats.
     Added,
     DataOnly(NodeId),
 }
 
-fn find_or_add(handle: &Handle, wish: Wish, peer_url: String) -> Result<Admitted, Code> {
+fn find_or_add(handle: &Handle, kind: JoinKind, peer_url: String) -> Result<JoinOutcome, Code> {
     let table = handle.member_table();
     if table.is_empty() {
         return Err(Code::NoLeader);
     }
-    let is_known = |url: &String| place(url) == place(&peer_url);
-    if wish == Wish::Known || table.iter().any(|member| member.peer_urls.iter().any(is_known)) {
-        return Ok(Admitted::Known);
+    let is_known = |url: &String| host_and_port(url) == host_and_port(&peer_url);
+    if kind == JoinKind::Known || table.iter().any(|member| member.peer_urls.iter().any(is_known)) {
+        return Ok(JoinOutcome::Known);
     }
-    if wish == Wish::DataOnly || table.voters().len() >= VOTERS_ENOUGH {
-        return handle.enrol_blocking(place(&peer_url)).map(Admitted::DataOnly);
+    if kind == JoinKind::DataOnly || table.voters().len() >= VOTERS_ENOUGH {
+        return handle.enrol_blocking(host_and_port(&peer_url)).map(JoinOutcome::DataOnly);
     }
     let added: NodeId = handle.add_member_blocking(vec![peer_url])?;
     tracing::info!(peer = added.0, "node joined the cluster");
-    Ok(Admitted::Added)
+    Ok(JoinOutcome::Added)
 }
 
 #[cfg(test)]
@@ -375,13 +395,16 @@ mod tests {
     #[test]
     fn a_question_reads_back_with_a_token_and_without() {
         let bytes = |letter: u8| Bytes::from(vec![letter; 16]);
-        let token = Presented { id: bytes(1), key: bytes(2), nonce: bytes(3) };
+        let token = PresentedToken { id: bytes(1), key: bytes(2), nonce: bytes(3) };
         for token in [None, Some(token)] {
-            let asked = Asked { wish: Wish::Added, peer_url: "http://a:1".to_owned(), token };
-            let encoded = Bytes::from(asked.encode());
-            let read = Asked::decode(encoded.clone()).unwrap();
-            assert_eq!((read.wish, read.peer_url, read.token), (asked.wish, asked.peer_url, asked.token));
-            assert!((0..encoded.len()).all(|cut| Asked::decode(encoded.slice(..cut)).is_none()));
+            let request = JoinRequest { kind: JoinKind::Added, peer_url: "http://a:1".to_owned(), token };
+            let encoded = Bytes::from(request.encode());
+            let read = JoinRequest::decode(encoded.clone()).unwrap();
+            assert_eq!(
+                (read.kind, read.peer_url, read.token),
+                (request.kind, request.peer_url, request.token)
+            );
+            assert!((0..encoded.len()).all(|cut| JoinRequest::decode(encoded.slice(..cut)).is_none()));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! node authenticates the cluster before it sends anything.
 
 use crate::handle::Handle;
-use crate::members::place;
+use crate::members::host_and_port;
 use base::Code;
 use base::codec::{Reader, put_varint};
 use bytes::{BufMut, Bytes};
@@ -12,7 +12,7 @@ use coord::{Command, SetDocument};
 use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tls::{Fingerprint, Peers};
+use tls::{Fingerprint, PeerTls};
 
 /// The document that stores them.
 const DOCUMENT: &str = "cluster/join-tokens";
@@ -52,22 +52,22 @@ impl fmt::Debug for JoinToken {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a join token, as `althing member add` and `althing ring invite` print them")]
-pub struct NoToken;
+pub struct InvalidJoinToken;
 
 impl FromStr for JoinToken {
-    type Err = NoToken;
+    type Err = InvalidJoinToken;
 
-    fn from_str(text: &str) -> Result<JoinToken, NoToken> {
-        let digits = text.trim().strip_prefix(PREFIX).ok_or(NoToken)?.as_bytes();
+    fn from_str(text: &str) -> Result<JoinToken, InvalidJoinToken> {
+        let digits = text.trim().strip_prefix(PREFIX).ok_or(InvalidJoinToken)?.as_bytes();
         let digit = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
         let (pairs, odd) = digits.as_chunks::<2>();
         let bytes: Option<Vec<u8>> = pairs.iter().map(|pair| digit(pair)).collect();
-        let bytes = bytes.filter(|_| odd.is_empty()).ok_or(NoToken)?;
-        let (id, rest) = bytes.split_first_chunk().ok_or(NoToken)?;
-        let (key, authority) = rest.split_first_chunk().ok_or(NoToken)?;
+        let bytes = bytes.filter(|_| odd.is_empty()).ok_or(InvalidJoinToken)?;
+        let (id, rest) = bytes.split_first_chunk().ok_or(InvalidJoinToken)?;
+        let (key, authority) = rest.split_first_chunk().ok_or(InvalidJoinToken)?;
         let authority = match authority {
             [] => None,
-            bytes => Some(Fingerprint(bytes.try_into().map_err(|_| NoToken)?)),
+            bytes => Some(Fingerprint(bytes.try_into().map_err(|_| InvalidJoinToken)?)),
         };
         Ok(JoinToken { id: *id, key: *key, authority })
     }
@@ -75,7 +75,7 @@ impl FromStr for JoinToken {
 
 /// What a joining node presents.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Presented {
+pub(crate) struct PresentedToken {
     pub id: Bytes,
     pub key: Bytes,
     /// Drawn by the node for this start: only the same start may repeat the request.
@@ -84,16 +84,16 @@ pub(crate) struct Presented {
 
 impl JoinToken {
     /// `None` if the system gives no random numbers.
-    pub(crate) fn present(&self) -> Option<Presented> {
+    pub(crate) fn present(&self) -> Option<PresentedToken> {
         let copy = |bytes: &[u8]| Bytes::copy_from_slice(bytes);
         let nonce = tls::random::<KEY_BYTES>()?;
-        Some(Presented { id: copy(&self.id), key: copy(&self.key), nonce: copy(&nonce) })
+        Some(PresentedToken { id: copy(&self.id), key: copy(&self.key), nonce: copy(&nonce) })
     }
 }
 
 /// Why a token does not admit a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum TokenRefusal {
     #[error(
         "the cluster does not know the join token, or it has expired; `althing ring invite` makes another"
     )]
@@ -108,7 +108,7 @@ pub(crate) enum Refusal {
 
 /// Who knows that a token is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
+pub(crate) enum TokenUse {
     /// All members.
     Agreed,
     /// Only this member, which waits for the joining node; no node has started under its id before.
@@ -117,7 +117,7 @@ pub(crate) enum Use {
 
 /// A token as the cluster stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Kept {
+struct StoredToken {
     id: Bytes,
     hash: Bytes,
     expires_ms: u64,
@@ -129,7 +129,7 @@ struct Kept {
 
 /// What redeeming a valid token means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Redeemed {
+enum Redemption {
     Before,
     /// To be recorded. It may be bound to the address of the node.
     Now {
@@ -138,10 +138,10 @@ enum Redeemed {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Tokens(Vec<Kept>);
+struct JoinTokens(Vec<StoredToken>);
 
-impl Tokens {
-    fn decode(bytes: Bytes) -> Option<Tokens> {
+impl JoinTokens {
+    fn decode(bytes: Bytes) -> Option<JoinTokens> {
         let mut reader = Reader::new(bytes);
         if reader.u8()? != FORMAT {
             return None;
@@ -152,10 +152,10 @@ impl Tokens {
             let expires_ms = reader.u64()?;
             let mut option = || if reader.bool()? { reader.take(HASH_BYTES) } else { Some(Bytes::new()) };
             let (used_by, bound_to) = (option()?, option()?);
-            Some(Kept { id, hash, expires_ms, used_by, bound_to })
+            Some(StoredToken { id, hash, expires_ms, used_by, bound_to })
         };
         let all = (0..count).map(|_| kept(&mut reader)).collect::<Option<_>>()?;
-        reader.is_empty().then_some(Tokens(all))
+        reader.is_empty().then_some(JoinTokens(all))
     }
 
     fn encode(&self) -> Bytes {
@@ -179,34 +179,39 @@ impl Tokens {
         if self.0.len() >= TOKENS_MAX {
             return Err(Code::TooManyRequests);
         }
-        self.0.push(Kept {
+        self.0.push(StoredToken {
             id: Bytes::copy_from_slice(&token.id),
             hash: Bytes::copy_from_slice(&tls::hash(&[&token.key])),
             expires_ms: now_ms.saturating_add(ttl.as_millis() as u64),
             used_by: Bytes::new(),
-            bound_to: if peer_url.is_empty() { Bytes::new() } else { hash_of_place(peer_url) },
+            bound_to: if peer_url.is_empty() { Bytes::new() } else { hash_of_address(peer_url) },
         });
         Ok(())
     }
 
-    fn redeem(&mut self, presented: &Presented, peer_url: &str, now_ms: u64) -> Result<Redeemed, Refusal> {
+    fn redeem(
+        &mut self,
+        presented: &PresentedToken,
+        peer_url: &str,
+        now_ms: u64,
+    ) -> Result<Redemption, TokenRefusal> {
         self.0.retain(|kept| kept.expires_ms > now_ms);
         let hash = tls::hash(&[&presented.key]);
-        let is_it = |kept: &&mut Kept| kept.id == presented.id && kept.hash == hash[..];
-        let kept = self.0.iter_mut().find(is_it).ok_or(Refusal::Unknown)?;
+        let is_it = |kept: &&mut StoredToken| kept.id == presented.id && kept.hash == hash[..];
+        let kept = self.0.iter_mut().find(is_it).ok_or(TokenRefusal::Unknown)?;
         let node = tls::hash(&[&presented.nonce, peer_url.as_bytes()]);
         if kept.used_by == node[..] {
-            return Ok(Redeemed::Before);
+            return Ok(Redemption::Before);
         }
         if !kept.used_by.is_empty() {
-            return Err(Refusal::Used);
+            return Err(TokenRefusal::Used);
         }
         let is_bound = !kept.bound_to.is_empty();
-        if is_bound && kept.bound_to != hash_of_place(peer_url) {
-            return Err(Refusal::OtherAddress);
+        if is_bound && kept.bound_to != hash_of_address(peer_url) {
+            return Err(TokenRefusal::OtherAddress);
         }
         kept.used_by = Bytes::copy_from_slice(&node);
-        Ok(Redeemed::Now { is_bound })
+        Ok(Redemption::Now { is_bound })
     }
 }
 
@@ -215,7 +220,7 @@ impl Handle {
     pub async fn make_join_token(&self, ttl: Duration, peer_url: &str) -> Result<JoinToken, Code> {
         let secret = self.core().security.now().secret;
         let made = || {
-            let authority = secret.as_ref().map(Peers::authority_of);
+            let authority = secret.as_ref().map(PeerTls::authority_of);
             Some(JoinToken { id: tls::random()?, key: tls::random()?, authority })
         };
         let token = made().ok_or(Code::TooManyRequests)?;
@@ -233,7 +238,11 @@ impl Handle {
 
     /// Redeems a token for the node at this address, or finds that the same start has redeemed it. For a thread of the peer
     /// port.
-    pub(crate) fn redeem_blocking(&self, presented: &Presented, peer_url: &str) -> Result<Use, Refusal> {
+    pub(crate) fn redeem_blocking(
+        &self,
+        presented: &PresentedToken,
+        peer_url: &str,
+    ) -> Result<TokenUse, TokenRefusal> {
         for _ in 0..ATTEMPTS {
             let can_write = self.status().leader.is_some();
             if can_write {
@@ -241,18 +250,18 @@ impl Handle {
             }
             let (version, mut tokens) = self.join_tokens()?;
             match tokens.redeem(presented, peer_url, now_ms())? {
-                Redeemed::Before => return Ok(Use::Agreed),
-                Redeemed::Now { is_bound: true } => {
+                Redemption::Before => return Ok(TokenUse::Agreed),
+                Redemption::Now { is_bound: true } => {
                     self.check_first_use(presented, peer_url)?;
                     if !can_write && self.is_awaited(peer_url) {
                         return self.redeem_here(presented, peer_url);
                     }
                 }
-                Redeemed::Now { .. } => {}
+                Redemption::Now { .. } => {}
             }
             let (name, bytes) = (DOCUMENT.to_owned(), tokens.encode());
             match self.propose_blocking(&Command::Document(SetDocument { name, expect: version, bytes })) {
-                Ok(_) => return Ok(Use::Agreed),
+                Ok(_) => return Ok(TokenUse::Agreed),
                 Err(Code::DocumentChanged) => {}
                 Err(code) => return Err(code.into()),
             }
@@ -262,55 +271,57 @@ impl Handle {
 
     /// A single member to which a second was added has no quorum before the second starts, so it cannot commit.
     /// No other member can be asked, and this one records locally which start of which node has used the token.
-    fn redeem_here(&self, presented: &Presented, peer_url: &str) -> Result<Use, Refusal> {
+    fn redeem_here(&self, presented: &PresentedToken, peer_url: &str) -> Result<TokenUse, TokenRefusal> {
         if self.member_table().voters().len() != 2 {
             return Err(Code::NoLeader.into());
         }
         let node = node_of(presented, peer_url);
-        let used_by = self.core().secret_keeper.note_use(&hex(&presented.id), &node).map_err(unwritten)?;
-        if used_by == node { Ok(Use::ByNewMember) } else { Err(Refusal::Used) }
+        let used_by = self.core().secret_store.record_use(&hex(&presented.id), &node).map_err(unwritten)?;
+        if used_by == node { Ok(TokenUse::ByNewMember) } else { Err(TokenRefusal::Used) }
     }
 
     /// The local record stays valid when the cluster can commit again; and a token that was made for a member
     /// ends when that member has started.
-    fn check_first_use(&self, presented: &Presented, peer_url: &str) -> Result<(), Refusal> {
-        let noted = self.core().secret_keeper.noted_use(&hex(&presented.id)).map_err(unwritten)?;
+    fn check_first_use(&self, presented: &PresentedToken, peer_url: &str) -> Result<(), TokenRefusal> {
+        let noted = self.core().secret_store.recorded_use(&hex(&presented.id)).map_err(unwritten)?;
         match noted {
             Some(node) if node == node_of(presented, peer_url) => Ok(()),
-            Some(_) => Err(Refusal::Used),
-            None if self.has_started(peer_url) => Err(Refusal::Used),
+            Some(_) => Err(TokenRefusal::Used),
+            None if self.has_started(peer_url) => Err(TokenRefusal::Used),
             None => Ok(()),
         }
     }
 
     fn has_started(&self, peer_url: &str) -> bool {
         let table = self.member_table();
-        let is_there = |url: &String| place(url) == place(peer_url);
+        let is_there = |url: &String| host_and_port(url) == host_and_port(peer_url);
         table.iter().any(|member| !member.name.is_empty() && member.peer_urls.iter().any(is_there))
     }
 
     /// A member was added at this address and has not published its name yet.
     fn is_awaited(&self, peer_url: &str) -> bool {
         let table = self.member_table();
-        let is_there = |url: &String| place(url) == place(peer_url);
+        let is_there = |url: &String| host_and_port(url) == host_and_port(peer_url);
         table.iter().any(|member| member.name.is_empty() && member.peer_urls.iter().any(is_there))
     }
 
-    fn join_tokens(&self) -> Result<(u64, Tokens), Code> {
-        let Some((version, bytes)) = self.document_here(DOCUMENT) else { return Ok((0, Tokens::default())) };
+    fn join_tokens(&self) -> Result<(u64, JoinTokens), Code> {
+        let Some((version, bytes)) = self.document_here(DOCUMENT) else {
+            return Ok((0, JoinTokens::default()));
+        };
         // A document of a later release cannot be decoded.
-        Ok((version, Tokens::decode(bytes).ok_or(Code::NotInStep)?))
+        Ok((version, JoinTokens::decode(bytes).ok_or(Code::NotInStep)?))
     }
 }
 
 /// A start of a node, as a used token names it.
-fn node_of(presented: &Presented, peer_url: &str) -> String {
+fn node_of(presented: &PresentedToken, peer_url: &str) -> String {
     hex(&tls::hash(&[&presented.nonce, peer_url.as_bytes()]))
 }
 
-fn unwritten(error: std::io::Error) -> Refusal {
+fn unwritten(error: std::io::Error) -> TokenRefusal {
     tracing::error!(%error, "cannot access the record of used join tokens");
-    Refusal::Code(Code::NoSpace)
+    TokenRefusal::Code(Code::NoSpace)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -318,8 +329,8 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// However it is written, `http` or `https`.
-fn hash_of_place(peer_url: &str) -> Bytes {
-    Bytes::copy_from_slice(&tls::hash(&[place(peer_url).as_bytes()]))
+fn hash_of_address(peer_url: &str) -> Bytes {
+    Bytes::copy_from_slice(&tls::hash(&[host_and_port(peer_url).as_bytes()]))
 }
 
 fn now_ms() -> u64 {
@@ -347,44 +358,44 @@ mod tests {
                 assert_eq!(text[..cut].parse::<JoinToken>().is_ok(), whole_without_authority, "{cut}");
             }
         }
-        assert_eq!("".parse::<JoinToken>(), Err(NoToken));
-        assert_eq!(format!("{PREFIX}{}", "é".repeat(32)).parse::<JoinToken>(), Err(NoToken));
+        assert_eq!("".parse::<JoinToken>(), Err(InvalidJoinToken));
+        assert_eq!(format!("{PREFIX}{}", "é".repeat(32)).parse::<JoinToken>(), Err(InvalidJoinToken));
     }
 
     #[test]
     fn a_token_serves_one_node_until_it_expires() {
-        let mut tokens = Tokens::default();
+        let mut tokens = JoinTokens::default();
         tokens.add(&token(None), "", 1_000, HOUR).unwrap();
         let (one, other) = (token(None).present().unwrap(), token(None).present().unwrap());
-        assert_eq!(tokens.redeem(&one, "http://a:1", 1_000), Ok(Redeemed::Now { is_bound: false }));
-        assert_eq!(tokens.redeem(&one, "http://a:1", 2_000), Ok(Redeemed::Before), "it may ask again");
-        assert_eq!(tokens.redeem(&one, "http://b:1", 2_000), Err(Refusal::Used));
-        assert_eq!(tokens.redeem(&other, "http://a:1", 2_000), Err(Refusal::Used));
-        let wrong = Presented { key: Bytes::from_static(&[9; KEY_BYTES]), ..one.clone() };
-        assert_eq!(tokens.redeem(&wrong, "http://a:1", 2_000), Err(Refusal::Unknown));
-        assert_eq!(Tokens::decode(tokens.encode()), Some(tokens.clone()));
-        assert_eq!(tokens.redeem(&one, "http://a:1", 1_000 + 3_600_000), Err(Refusal::Unknown));
-        assert_eq!(tokens, Tokens::default(), "what has expired is forgotten");
+        assert_eq!(tokens.redeem(&one, "http://a:1", 1_000), Ok(Redemption::Now { is_bound: false }));
+        assert_eq!(tokens.redeem(&one, "http://a:1", 2_000), Ok(Redemption::Before), "it may ask again");
+        assert_eq!(tokens.redeem(&one, "http://b:1", 2_000), Err(TokenRefusal::Used));
+        assert_eq!(tokens.redeem(&other, "http://a:1", 2_000), Err(TokenRefusal::Used));
+        let wrong = PresentedToken { key: Bytes::from_static(&[9; KEY_BYTES]), ..one.clone() };
+        assert_eq!(tokens.redeem(&wrong, "http://a:1", 2_000), Err(TokenRefusal::Unknown));
+        assert_eq!(JoinTokens::decode(tokens.encode()), Some(tokens.clone()));
+        assert_eq!(tokens.redeem(&one, "http://a:1", 1_000 + 3_600_000), Err(TokenRefusal::Unknown));
+        assert_eq!(tokens, JoinTokens::default(), "what has expired is forgotten");
     }
 
     #[test]
     fn a_token_that_is_bound_serves_its_address_alone() {
-        let mut tokens = Tokens::default();
+        let mut tokens = JoinTokens::default();
         tokens.add(&token(None), "http://a:1", 0, HOUR).unwrap();
         let presented = token(None).present().unwrap();
-        assert_eq!(tokens.redeem(&presented, "http://b:1", 0), Err(Refusal::OtherAddress));
-        assert_eq!(tokens.redeem(&presented, "https://a:1", 0), Ok(Redeemed::Now { is_bound: true }));
-        assert_eq!(Tokens::decode(tokens.encode()), Some(tokens));
+        assert_eq!(tokens.redeem(&presented, "http://b:1", 0), Err(TokenRefusal::OtherAddress));
+        assert_eq!(tokens.redeem(&presented, "https://a:1", 0), Ok(Redemption::Now { is_bound: true }));
+        assert_eq!(JoinTokens::decode(tokens.encode()), Some(tokens));
     }
 
     #[test]
     fn tokens_are_bounded_in_number() {
-        let mut tokens = Tokens::default();
+        let mut tokens = JoinTokens::default();
         for _ in 0..TOKENS_MAX {
             tokens.add(&token(None), "", 0, HOUR).unwrap();
         }
         assert_eq!(tokens.add(&token(None), "", 0, HOUR), Err(Code::TooManyRequests));
-        assert!(Tokens::decode(tokens.encode()).is_some());
+        assert!(JoinTokens::decode(tokens.encode()).is_some());
         tokens.add(&token(None), "", 3_600_000, HOUR).unwrap();
     }
 }

@@ -5,6 +5,7 @@
 //! Four threads take their work from one queue each (`core`): `consensus` orders, `persist` writes the log while
 //! its disk is slow, `apply` answers, `storage` owns the store. Three more do the same for the data plane (`mesh`).
 
+mod actor;
 mod apply;
 mod audit;
 pub mod auth;
@@ -27,7 +28,6 @@ mod join_tokens;
 pub mod lease_events;
 pub mod lock;
 mod log;
-mod mailbox;
 mod members;
 pub mod mesh;
 mod metrics;
@@ -37,7 +37,7 @@ pub mod pieces;
 pub mod ports;
 mod post;
 mod queue;
-mod seat;
+mod reply_inbox;
 mod secure;
 mod server;
 mod small_file;
@@ -50,22 +50,24 @@ mod waiters;
 pub mod watch;
 
 pub use crate::mesh::handle::MeshHandle;
-pub use crate::mesh::lane::Lane;
 pub use crate::mesh::status::MeshStatus;
+pub use crate::mesh::worker::Worker;
 pub use audit::{Audit, AuditClass, AuditConfig, AuditEntry, AuditOutcome, AuditTarget, IdentifiedBy};
-pub use auth::{Admission, AuthConfig, Credentials, DataCaller, DataRights, DataVerb, Need, SignedTokens};
-pub use config::{Compaction, Config, Join, Member, PeerSecurity};
+pub use auth::{
+    Admission, AuthConfig, Credentials, DataCaller, DataRights, DataVerb, RequiredAccess, SignedTokens,
+};
+pub use config::{ClusterMember, CompactionConfig, Config, JoinConfig, PeerSecurity};
 pub use engine::KeyHash;
 pub use error::Error;
-pub use handle::{Answer, Handle};
+pub use handle::{Handle, InboxReply};
 pub use join_tokens::JoinToken;
 pub use lease_events::LeaseEvents;
-pub use lock::{Grant, LockAsk, Locked, Patience};
-pub use mailbox::Mailbox;
+pub use lock::{AcquireRequest, LockGrant, LockOutcome, LockWaitLimit};
 pub use members::MemberInfo;
-pub use node::lock_call::Held;
-pub use node::{Happened, LeaseEvent, Question};
-pub use peer::Stage;
-pub use secure::{PeerPort, SecureError};
+pub use node::lock_call::HeldLock;
+pub use node::{LeaderQuestion, LeaseEvent, LeaseEventKind};
+pub use peer::PeerAuthStage;
+pub use reply_inbox::ReplyInbox;
+pub use secure::{PeerPortStatus, SecureError};
 pub use server::Server;
 pub use status::{Identity, Status};

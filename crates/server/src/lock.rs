@@ -3,17 +3,17 @@
 //! reported; a client leaves by dropping the future. Time, channels and the number of calls are handled here, and
 //! a lock that was granted to a client that has left is released.
 
-use crate::apply::Mail;
+use crate::apply::ApplyMessage;
 use crate::handle::Handle;
 use base::limits::LOCK_CALLS_WAITING_MAX;
 use base::{Code, Instant, LeaseId};
 use bytes::Bytes;
 use coord::reply::{Body, LeaseTime, LockReply, Reply};
 use coord::request::Request;
-use coord::{Acquire, CheckFence, Claim, Command, Fenced, FencedBy, Release};
-use node::lock_call::{Call, Event, Held, Next, Outcome};
-use node::waits::News;
-use node::{Question, Wait, WaitId};
+use coord::{Acquire, CheckFence, Command, Fenced, FencingToken, LockClaim, Release};
+use node::lock_call::{HeldLock, LockCall, LockCallEvent, LockCallOutcome, LockCallStep};
+use node::lock_waits::WaitOutcome;
+use node::{LeaderQuestion, LockWait, WaitId};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
 
 /// How long to wait before a refused command is proposed again.
-const AGAIN_AFTER: Duration = Duration::from_millis(100);
+const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 pub(crate) struct LockCalls {
@@ -33,71 +33,71 @@ pub(crate) struct LockCalls {
 
 /// A client's lock request.
 #[derive(Clone, Debug)]
-pub struct LockAsk {
+pub struct AcquireRequest {
     pub name: Bytes,
     pub lease: LeaseId,
     pub value: Bytes,
     pub holder: Bytes,
     pub replaces_value: bool,
-    pub patience: Patience,
+    pub wait_limit: LockWaitLimit,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum LockWaitLimit {
     /// Until the lease ends or the client leaves.
-    Endless,
+    Unbounded,
     AtMost(Duration),
     /// Only if no other client holds it.
-    Try,
+    DoNotWait,
 }
 
 #[derive(Debug)]
-pub enum Locked {
-    Held(Grant),
+pub enum LockOutcome {
+    Held(LockGrant),
     NotHeld(LockReply),
 }
 
 /// A lock that is held. Unless the client takes it, it is released.
 #[derive(Debug)]
-pub struct Grant {
-    held: Held,
-    give_back: Option<GiveBack>,
+pub struct LockGrant {
+    held: HeldLock,
+    give_back: Option<ReleaseOnDrop>,
 }
 
-struct GiveBack {
+struct ReleaseOnDrop {
     handle: Handle,
     command: Command,
 }
 
-impl std::fmt::Debug for GiveBack {
+impl std::fmt::Debug for ReleaseOnDrop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.command.fmt(f)
     }
 }
 
-impl Grant {
-    pub fn held(&self) -> &Held {
+impl LockGrant {
+    pub fn held(&self) -> &HeldLock {
         &self.held
     }
 
     /// The client receives the lock now, so dropping this does not release it.
-    pub fn tell(mut self) -> Held {
+    pub fn confirm(mut self) -> HeldLock {
         self.give_back = None;
         self.held.clone()
     }
 }
 
-impl Drop for Grant {
+impl Drop for LockGrant {
     fn drop(&mut self) {
-        if let Some(GiveBack { handle, command }) = self.give_back.take() {
-            tokio::spawn(async move { handle.insist(command).await });
+        if let Some(ReleaseOnDrop { handle, command }) = self.give_back.take() {
+            tokio::spawn(async move { handle.propose_until_applied(command).await });
         }
     }
 }
 
 impl Handle {
     /// Takes a lock or waits for it. Dropping the future leaves the queue.
-    pub async fn lock(&self, ask: LockAsk) -> Result<Locked, Code> {
+    pub async fn lock(&self, ask: AcquireRequest) -> Result<LockOutcome, Code> {
         let lock = |handle: Handle| {
             let ask = ask.clone();
             async move { handle.lock_as_admitted(ask).await }
@@ -105,7 +105,7 @@ impl Handle {
         self.admitted(lock).await
     }
 
-    async fn lock_as_admitted(&self, ask: LockAsk) -> Result<Locked, Code> {
+    async fn lock_as_admitted(&self, ask: AcquireRequest) -> Result<LockOutcome, Code> {
         let calls = &self.shared.lock_calls;
         if self.is_draining() {
             return Err(Code::Stopped);
@@ -116,7 +116,7 @@ impl Handle {
         let (client, outcome) = oneshot::channel();
         let nth = calls.begun.fetch_add(1, Ordering::Relaxed);
         let lease = ask.lease;
-        tokio::spawn(Task::begin(self.clone(), nth, ask, client).run());
+        tokio::spawn(LockTask::begin(self.clone(), nth, ask, client).run());
         match outcome.await.unwrap_or(Err(Code::Stopped)) {
             Err(Code::LockLost) if self.has_ended(lease).await => Err(Code::LeaseNotFound),
             outcome => outcome,
@@ -129,55 +129,55 @@ impl Handle {
 
     /// The remaining time of a lease, from the leader.
     pub async fn lease_time(&self, id: LeaseId) -> Result<LeaseTime, Code> {
-        match self.ask(Question::TimeToLive { id, keys: false }).await?.body {
+        match self.ask_leader(LeaderQuestion::TimeToLive { id, keys: false }).await?.body {
             Body::LeaseTime(time) => Ok(time),
             other => unreachable!("a question for time is answered by time, not {other:?}"),
         }
     }
 
     pub async fn release(&self, release: Release) -> Result<Reply, Code> {
-        self.carry_out(&Command::LockRelease(release)).await
+        self.propose_and_wait(&Command::LockRelease(release)).await
     }
 
     /// Checks a token for a resource outside the cluster.
     pub async fn check_fence(&self, check: CheckFence) -> Result<Reply, Code> {
-        self.carry_out(&Command::FenceCheck(check)).await
+        self.propose_and_wait(&Command::FenceCheck(check)).await
     }
 
     /// Submits a write that happens only while its fence holds.
-    pub async fn submit_fenced(&self, fence: FencedBy, request: Request) -> Result<Reply, Code> {
-        self.carry_out(&Command::Fenced(Fenced { fence, request })).await
+    pub async fn submit_fenced(&self, fence: FencingToken, request: Request) -> Result<Reply, Code> {
+        self.propose_and_wait(&Command::Fenced(Fenced { fence, request })).await
     }
 
     /// The owners of positions in queues, as far as this member knows.
-    pub async fn claims(&self, keys: Vec<Bytes>) -> Result<Vec<Option<Claim>>, Code> {
+    pub async fn claims(&self, keys: Vec<Bytes>) -> Result<Vec<Option<LockClaim>>, Code> {
         let (asker, claims) = oneshot::channel();
-        self.shared.core.apply.queue.push(Mail::Claims { keys, asker });
+        self.shared.core.apply.queue.push(ApplyMessage::Claims { keys, asker });
         claims.await.map_err(|_| Code::Stopped)
     }
 
     /// Proposes until the command is applied, across leader changes; only the end of this member ends it.
-    async fn insist(&self, command: Command) -> Result<Reply, Code> {
+    async fn propose_until_applied(&self, command: Command) -> Result<Reply, Code> {
         loop {
             match self.wait_until(Instant::FAR_FUTURE, self.propose(&command)?).await {
-                Err(Code::TooManyRequests) => sleep(AGAIN_AFTER).await,
+                Err(Code::TooManyRequests) => sleep(RETRY_AFTER).await,
                 answer => return answer,
             }
         }
     }
 }
 
-type Answer = Pin<Box<dyn Future<Output = Result<Reply, Code>> + Send>>;
+type CommandFuture = Pin<Box<dyn Future<Output = Result<Reply, Code>> + Send>>;
 
 /// One call, from its request to its end.
-struct Task {
+struct LockTask {
     handle: Handle,
-    call: Call,
+    call: LockCall,
     id: WaitId,
-    client: Option<oneshot::Sender<Result<Locked, Code>>>,
+    client: Option<oneshot::Sender<Result<LockOutcome, Code>>>,
     /// The command under way.
-    answer: Option<Answer>,
-    news: Option<oneshot::Receiver<News>>,
+    answer: Option<CommandFuture>,
+    news: Option<oneshot::Receiver<WaitOutcome>>,
     /// When the client's patience ends.
     timeout: Option<Pin<Box<Sleep>>>,
     /// When the client learns that its command has no answer yet.
@@ -186,30 +186,35 @@ struct Task {
 }
 
 /// What a task waits for.
-enum Happened {
-    Event(Event),
+enum LockTaskEvent {
+    LockCallEvent(LockCallEvent),
     Overdue,
     Stopped,
 }
 
-impl Task {
-    fn begin(handle: Handle, nth: u64, ask: LockAsk, client: oneshot::Sender<Result<Locked, Code>>) -> Task {
+impl LockTask {
+    fn begin(
+        handle: Handle,
+        nth: u64,
+        ask: AcquireRequest,
+        client: oneshot::Sender<Result<LockOutcome, Code>>,
+    ) -> LockTask {
         handle.shared.lock_calls.running.fetch_add(1, Ordering::Relaxed);
-        let LockAsk { name, lease, value, holder, replaces_value, patience } = ask;
+        let AcquireRequest { name, lease, value, holder, replaces_value, wait_limit } = ask;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
         let call = handle.call_id(nth);
-        let is_try = patience == Patience::Try;
+        let is_try = wait_limit == LockWaitLimit::DoNotWait;
         let acquire = Acquire { name, lease, value, holder, since, call, is_try, replaces_value };
-        let (call, command) = Call::begin(acquire);
-        let mut task = Task {
+        let (call, command) = LockCall::begin(acquire);
+        let mut task = LockTask {
             call,
             id: WaitId(nth),
             client: Some(client),
             answer: None,
             news: None,
-            timeout: match patience {
-                Patience::AtMost(timeout) => Some(Box::pin(sleep(timeout))),
-                Patience::Endless | Patience::Try => None,
+            timeout: match wait_limit {
+                LockWaitLimit::AtMost(timeout) => Some(Box::pin(sleep(timeout))),
+                LockWaitLimit::Unbounded | LockWaitLimit::DoNotWait => None,
             },
             overdue: Box::pin(sleep(handle.shared.request_timeout)),
             is_cancelled: false,
@@ -226,53 +231,53 @@ impl Task {
 
     async fn run(mut self) {
         loop {
-            let next = match self.next_happening().await {
-                Happened::Stopped => return self.tell(Err(Code::Stopped)),
-                Happened::Event(event) => self.call.step(event),
-                Happened::Overdue => {
-                    self.tell(Err(Code::Timeout));
-                    Next::Stay
+            let next = match self.next_event().await {
+                LockTaskEvent::Stopped => return self.reply(Err(Code::Stopped)),
+                LockTaskEvent::LockCallEvent(event) => self.call.step(event),
+                LockTaskEvent::Overdue => {
+                    self.reply(Err(Code::Timeout));
+                    LockCallStep::Stay
                 }
             };
             match next {
-                Next::Stay => {}
-                Next::Propose(command) => self.propose(command),
-                Next::Wait(wait) => self.wait(wait),
-                Next::StopWaiting(command) => {
+                LockCallStep::Stay => {}
+                LockCallStep::Propose(command) => self.propose(command),
+                LockCallStep::Wait(wait) => self.wait(wait),
+                LockCallStep::StopWaiting(command) => {
                     self.news = None;
-                    self.handle.shared.core.apply.queue.push(Mail::LockEnd(self.id));
+                    self.handle.shared.core.apply.queue.push(ApplyMessage::LockEnd(self.id));
                     self.propose(command);
                 }
-                Next::End(outcome) => return self.end(outcome),
+                LockCallStep::End(outcome) => return self.end(outcome),
             }
         }
     }
 
-    async fn next_happening(&mut self) -> Happened {
-        let Task { answer, news, timeout, overdue, client, is_cancelled, .. } = self;
+    async fn next_event(&mut self) -> LockTaskEvent {
+        let LockTask { answer, news, timeout, overdue, client, is_cancelled, .. } = self;
         let has_client = client.is_some();
         tokio::select! {
             answered = async { answer.as_mut().expect("it is there").await }, if answer.is_some() => {
                 *answer = None;
-                Happened::Event(Event::Answered(answered))
+                LockTaskEvent::LockCallEvent(LockCallEvent::Answered(answered))
             }
             heard = async { news.as_mut().expect("it is there").await }, if news.is_some() => {
                 *news = None;
-                heard.map_or(Happened::Stopped, |news| Happened::Event(Event::News(news)))
+                heard.map_or(LockTaskEvent::Stopped, |news| LockTaskEvent::LockCallEvent(LockCallEvent::WaitEnded(news)))
             }
             () = async { timeout.as_mut().expect("it is there").await }, if timeout.is_some() => {
                 *timeout = None;
-                Happened::Event(Event::TimedOut)
+                LockTaskEvent::LockCallEvent(LockCallEvent::TimedOut)
             }
             () = async { client.as_mut().expect("it is there").closed().await }, if has_client => {
                 (*client, *is_cancelled) = (None, true);
-                Happened::Event(Event::Cancelled)
+                LockTaskEvent::LockCallEvent(LockCallEvent::Cancelled)
             }
             () = async {}, if !has_client && !*is_cancelled => {
                 *is_cancelled = true;
-                Happened::Event(Event::Cancelled)
+                LockTaskEvent::LockCallEvent(LockCallEvent::Cancelled)
             }
-            () = overdue, if has_client && answer.is_some() => Happened::Overdue,
+            () = overdue, if has_client && answer.is_some() => LockTaskEvent::Overdue,
         }
     }
 
@@ -280,36 +285,36 @@ impl Task {
     fn propose(&mut self, command: Command) {
         let handle = self.handle.clone();
         self.overdue = Box::pin(sleep(handle.shared.request_timeout));
-        self.answer = Some(Box::pin(async move { handle.insist(command).await }));
+        self.answer = Some(Box::pin(async move { handle.propose_until_applied(command).await }));
     }
 
-    fn wait(&mut self, wait: Wait) {
+    fn wait(&mut self, wait: LockWait) {
         let (listener, news) = oneshot::channel();
         self.news = Some(news);
-        self.handle.shared.core.apply.queue.push(Mail::LockWait { id: self.id, wait, listener });
+        self.handle.shared.core.apply.queue.push(ApplyMessage::LockWait { id: self.id, wait, listener });
     }
 
-    fn end(&mut self, outcome: Outcome) {
+    fn end(&mut self, outcome: LockCallOutcome) {
         match outcome {
-            Outcome::Held(held) => {
-                let give_back = GiveBack { handle: self.handle.clone(), command: self.call.undo() };
-                self.tell(Ok(Locked::Held(Grant { held, give_back: Some(give_back) })));
+            LockCallOutcome::Held(held) => {
+                let give_back = ReleaseOnDrop { handle: self.handle.clone(), command: self.call.undo() };
+                self.reply(Ok(LockOutcome::Held(LockGrant { held, give_back: Some(give_back) })));
             }
-            Outcome::NotHeld(reply) => self.tell(Ok(Locked::NotHeld(reply))),
-            Outcome::Refused(code) => self.tell(Err(code)),
-            Outcome::Abandoned => {}
+            LockCallOutcome::NotHeld(reply) => self.reply(Ok(LockOutcome::NotHeld(reply))),
+            LockCallOutcome::Refused(code) => self.reply(Err(code)),
+            LockCallOutcome::Abandoned => {}
         }
     }
 
     /// A grant that no client takes releases itself.
-    fn tell(&mut self, outcome: Result<Locked, Code>) {
+    fn reply(&mut self, outcome: Result<LockOutcome, Code>) {
         if let Some(client) = self.client.take() {
             let _ = client.send(outcome);
         }
     }
 }
 
-impl Drop for Task {
+impl Drop for LockTask {
     fn drop(&mut self) {
         self.handle.shared.lock_calls.running.fetch_sub(1, Ordering::Relaxed);
     }

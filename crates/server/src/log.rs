@@ -5,7 +5,7 @@ use crate::apply;
 use crate::core::Core;
 use crate::durable_log::LogFile;
 use base::Index;
-use engine::{Error, Journal};
+use engine::{Error, MemberLog};
 use raft::Persist;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -13,16 +13,16 @@ use std::time::Duration;
 
 pub(crate) struct RaftLog {
     core: Arc<Core>,
-    journal: Journal,
+    member_log: MemberLog,
     /// What the segments took of the disk when it was last reported.
     size_bytes: u64,
 }
 
 impl RaftLog {
-    pub fn new(core: Arc<Core>, journal: Journal) -> RaftLog {
-        let size_bytes = journal.size_bytes();
-        core.board.set_wal_bytes(size_bytes);
-        RaftLog { core, journal, size_bytes }
+    pub fn new(core: Arc<Core>, member_log: MemberLog) -> RaftLog {
+        let size_bytes = member_log.size_bytes();
+        core.status.set_wal_bytes(size_bytes);
+        RaftLog { core, member_log, size_bytes }
     }
 }
 
@@ -45,25 +45,25 @@ impl LogFile for RaftLog {
     fn prepare(&mut self, persist: &Persist) {
         if let Some(at) = persist.install {
             let (done, wait) = mpsc::sync_channel(1);
-            self.core.apply.queue.push(apply::Mail::Install { at, done });
+            self.core.apply.queue.push(apply::ApplyMessage::Install { at, done });
             wait.recv().expect("the apply thread outlives this one");
         }
     }
 
     fn fits(&self, persists: &[Persist]) -> bool {
-        self.journal.fits(persists)
+        self.member_log.fits(persists)
     }
 
     fn write(&mut self, persists: &[Persist]) -> Result<(), Error> {
-        self.journal.write(persists)
+        self.member_log.write(persists)
     }
 
     fn sync(&mut self) -> Result<(), Error> {
-        self.journal.sync()
+        self.member_log.sync()
     }
 
     fn release(&mut self, index: Index) -> Result<(), Error> {
-        self.journal.release(index)
+        self.member_log.release(index)
     }
 
     /// Admission of requests hears of a new segment before the disk is measured again, which may be late.
@@ -71,10 +71,10 @@ impl LogFile for RaftLog {
         if let Some(took) = synced {
             self.core.metrics.wal_fsync_seconds.observe(took.as_secs_f64());
         }
-        let size_bytes = self.journal.size_bytes();
+        let size_bytes = self.member_log.size_bytes();
         if size_bytes != self.size_bytes {
-            self.core.board.take_free_bytes(size_bytes.saturating_sub(self.size_bytes));
-            self.core.board.set_wal_bytes(size_bytes);
+            self.core.status.take_free_bytes(size_bytes.saturating_sub(self.size_bytes));
+            self.core.status.set_wal_bytes(size_bytes);
             self.size_bytes = size_bytes;
         }
     }

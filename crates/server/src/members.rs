@@ -15,14 +15,14 @@ use std::time::Duration;
 /// One member, as clients see it.
 pub type MemberInfo = Member;
 
-pub(crate) struct Members {
+pub(crate) struct MemberDirectory {
     me: NodeId,
     name: String,
     own_url: String,
-    state: Mutex<State>,
+    state: Mutex<MembersState>,
 }
 
-struct State {
+struct MembersState {
     table: coord::Members,
     /// Stands for the table while that is empty.
     configured: BTreeMap<NodeId, Member>,
@@ -33,25 +33,25 @@ struct State {
     /// Data-only nodes, with their peer addresses.
     nodes: BTreeMap<NodeId, String>,
     /// The members that say that this one was removed.
-    turned_away_by: BTreeSet<NodeId>,
+    removed_by: BTreeSet<NodeId>,
 }
 
 /// Between two attempts to publish this member's name and client address.
 const PUBLISH_PAUSE: Duration = Duration::from_secs(1);
 
-impl Members {
-    pub fn new(me: NodeId, config: &Config, configured: &[Member], table: coord::Members) -> Members {
+impl MemberDirectory {
+    pub fn new(me: NodeId, config: &Config, configured: &[Member], table: coord::Members) -> MemberDirectory {
         let own_url = url(&config.advertise_client, config.client_tls);
-        let state = State {
+        let state = MembersState {
             table,
             configured: configured.iter().map(|member| (member.id, member.clone())).collect(),
             client_urls: BTreeMap::from([(me, own_url.clone())]),
             heard: BTreeMap::new(),
             published: None,
             nodes: BTreeMap::new(),
-            turned_away_by: BTreeSet::new(),
+            removed_by: BTreeSet::new(),
         };
-        Members { me, name: config.name.clone(), own_url, state: Mutex::new(state) }
+        MemberDirectory { me, name: config.name.clone(), own_url, state: Mutex::new(state) }
     }
 
     pub fn me(&self) -> NodeId {
@@ -68,7 +68,7 @@ impl Members {
     }
 
     /// A member has sent its client URL.
-    pub fn learn(&self, from: NodeId, client_url: String) {
+    pub fn set_client_url(&self, from: NodeId, client_url: String) {
         if from != self.me && self.contains(from) {
             self.lock().client_urls.insert(from, client_url);
         }
@@ -82,7 +82,7 @@ impl Members {
     }
 
     /// Another member has sent its table. True if there are new members in it.
-    pub fn hear(&self, told: &coord::Members) -> bool {
+    pub fn merge_table(&self, told: &coord::Members) -> bool {
         let mut state = self.lock();
         let mut news = false;
         for member in told.iter().filter(|member| member.id != self.me) {
@@ -91,7 +91,7 @@ impl Members {
             // A table of more members than a cluster has is forged: each would be dialled.
             let fits = state.heard.len() < MEMBERS_MAX || state.heard.contains_key(&member.id);
             if let (false, true, Some(url)) = (is_known, fits, member.peer_urls.first()) {
-                let address = place(url).to_owned();
+                let address = host_and_port(url).to_owned();
                 news |= state.heard.insert(member.id, address.clone()) != Some(address);
             }
         }
@@ -109,13 +109,13 @@ impl Members {
 
     /// A member says that this one was removed, and its store holds that. True when those who say so are a quorum
     /// without it.
-    pub fn turned_away(&self, by: NodeId) -> bool {
+    pub fn on_removed_by(&self, by: NodeId) -> bool {
         let mut state = self.lock();
-        state.turned_away_by.insert(by);
+        state.removed_by.insert(by);
         if state.table.is_empty() {
-            2 * state.turned_away_by.len() + 1 > state.configured.len()
+            2 * state.removed_by.len() + 1 > state.configured.len()
         } else {
-            state.table.can_do_without(self.me, &state.turned_away_by)
+            state.table.can_release_removed(self.me, &state.removed_by)
         }
     }
 
@@ -146,7 +146,7 @@ impl Members {
     pub fn others(&self) -> Vec<(NodeId, String)> {
         let listed = self.list().into_iter().filter(|member| member.id != self.me);
         let mut others: Vec<(NodeId, String)> = listed
-            .filter_map(|member| Some((member.id, place(member.peer_urls.first()?).to_owned())))
+            .filter_map(|member| Some((member.id, host_and_port(member.peer_urls.first()?).to_owned())))
             .collect();
         let state = self.lock();
         let known = |id: &NodeId| *id == self.me || others.iter().any(|(other, _)| other == id);
@@ -179,13 +179,13 @@ impl Members {
         Some(MemberChange::Publish { id: self.me, name: self.name.clone(), client_urls })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MembersState> {
         self.state.lock().expect("no thread panics while it holds the members")
     }
 }
 
 /// The members that the configuration lists, as the table will have them.
-pub(crate) fn configured(listed: &[config::Member], token: &str, tls: bool) -> Vec<Member> {
+pub(crate) fn configured(listed: &[config::ClusterMember], token: &str, tls: bool) -> Vec<Member> {
     listed
         .iter()
         .map(|member| Member {
@@ -204,7 +204,7 @@ pub(crate) fn url(address: &str, tls: bool) -> String {
 }
 
 /// The host and port of a URL.
-pub(crate) fn place(url: &str) -> &str {
+pub(crate) fn host_and_port(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.trim_end_matches('/')
 }
@@ -222,65 +222,65 @@ mod tests {
         Member { id: NodeId(id), name: name.to_owned(), peer_urls, client_urls: vec![], learner: false }
     }
 
-    fn members() -> Members {
+    fn members() -> MemberDirectory {
         let configured = [member(1, "a"), member(2, "b")];
-        let state = State {
+        let state = MembersState {
             table: coord::Members::default(),
             configured: configured.into_iter().map(|member| (member.id, member)).collect(),
             client_urls: BTreeMap::from([(NodeId(1), url("a:2379"))]),
             heard: BTreeMap::new(),
             published: None,
             nodes: BTreeMap::new(),
-            turned_away_by: BTreeSet::new(),
+            removed_by: BTreeSet::new(),
         };
-        Members { me: NodeId(1), name: "a".into(), own_url: url("a:2379"), state: Mutex::new(state) }
+        MemberDirectory { me: NodeId(1), name: "a".into(), own_url: url("a:2379"), state: Mutex::new(state) }
     }
 
     #[test]
-    fn a_member_is_listed_without_a_client_address_until_it_has_told() {
+    fn a_member_is_listed_without_a_client_address_until_it_has_sent_one() {
         let members = members();
         let client_urls = || members.list().into_iter().map(|member| member.client_urls).collect::<Vec<_>>();
         assert_eq!(client_urls(), [vec![url("a:2379")], vec![]]);
-        members.learn(NodeId(2), url("b:2379"));
+        members.set_client_url(NodeId(2), url("b:2379"));
         assert_eq!(client_urls(), [[url("a:2379")], [url("b:2379")]]);
-        members.learn(NodeId(2), url("b:9999"));
+        members.set_client_url(NodeId(2), url("b:9999"));
         assert_eq!(client_urls()[1], [url("b:9999")], "it may move");
     }
 
     #[test]
-    fn nobody_speaks_for_this_member_and_strangers_are_not_listed() {
+    fn no_other_member_sets_this_ones_url_and_unknown_nodes_are_not_listed() {
         let members = members();
-        members.learn(NodeId(1), url("elsewhere:1"));
-        members.learn(NodeId(3), url("c:2379"));
+        members.set_client_url(NodeId(1), url("elsewhere:1"));
+        members.set_client_url(NodeId(3), url("c:2379"));
         assert_eq!(members.list().len(), 2);
         assert_eq!(members.list()[0].client_urls, [url("a:2379")]);
     }
 
     #[test]
-    fn a_member_that_lags_hears_of_newcomers_and_not_of_those_it_has_seen_go() {
+    fn a_member_that_lags_learns_of_new_members_and_not_of_removed_ones() {
         let members = members();
         let mut table = coord::Members::default();
         table
-            .change(&MemberChange::Found([1, 2, 3].map(|id| member(id, &format!("m{id}"))).to_vec()))
+            .change(&MemberChange::Bootstrap([1, 2, 3].map(|id| member(id, &format!("m{id}"))).to_vec()))
             .unwrap();
         let told = table.clone();
         table.change(&MemberChange::Remove(NodeId(3))).unwrap();
         members.set_table(table.clone());
-        assert!(!members.hear(&told), "it knows better");
+        assert!(!members.merge_table(&told), "it knows better");
         table.change(&MemberChange::Add(member(4, "d"))).unwrap();
-        assert!(members.hear(&table));
-        assert!(!members.hear(&table), "no news");
+        assert!(members.merge_table(&table));
+        assert!(!members.merge_table(&table), "no news");
         assert!(members.others().contains(&(NodeId(4), "d:2380".to_owned())));
         members.set_table(table);
         assert_eq!(members.others().len(), 2, "now it is in the table, once");
     }
 
     #[test]
-    fn the_table_takes_the_place_of_the_configuration_and_is_told_what_it_lacks() {
+    fn the_table_replaces_the_configuration_and_gets_what_it_lacks() {
         let members = members();
         assert_eq!(members.publication(Instant(1)), None, "there is no table yet");
         let mut table = coord::Members::default();
-        table.change(&MemberChange::Found(vec![member(1, "a"), member(3, "c")])).unwrap();
+        table.change(&MemberChange::Bootstrap(vec![member(1, "a"), member(3, "c")])).unwrap();
         members.set_table(table.clone());
         assert_eq!(members.others(), [(NodeId(3), "c:2380".to_owned())]);
         let told = members.publication(Instant(1)).unwrap();

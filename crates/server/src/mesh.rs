@@ -3,47 +3,47 @@
 //! decides.
 
 pub(crate) mod addresses;
-pub(crate) mod board;
 pub(crate) mod documents;
 mod enrol;
+mod events;
 pub mod handle;
 pub(crate) mod homes;
-pub mod lane;
 pub(crate) mod log;
 pub mod merging;
 pub(crate) mod metrics;
 pub(crate) mod node;
-mod notes;
-pub(crate) mod scout;
+pub mod pending_reply;
+pub(crate) mod region_discovery;
+pub(crate) mod shared_status;
 pub(crate) mod start;
 pub mod status;
 pub(crate) mod store;
-pub mod waiting;
 pub(crate) mod wire;
+pub mod worker;
 
+use crate::actor::Actor;
 use crate::durable_log;
 use crate::queue::Queue;
-use crate::seat::Seat;
 use addresses::Addresses;
-use board::Board;
-use homes::Tenures;
+use homes::SharedHomeLeases;
 use merging::Merging;
+use shared_status::SharedMeshStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The queues into the threads of the mesh, and what they show.
-pub(crate) struct Desk {
-    pub seat: Seat<node::Loop>,
+pub(crate) struct MeshShared {
+    pub actor: Actor<node::MeshLoop>,
     /// A task is about to run the machine, with everything queued until then.
-    errand: AtomicBool,
+    deferred_turn: AtomicBool,
     pub log: Queue<durable_log::Order<log::RowLog>>,
-    pub store: Queue<store::Order>,
-    pub board: Board,
+    pub store: Queue<store::StoreCommand>,
+    pub status_board: SharedMeshStatus,
     /// Of the thread that asks other regions.
-    pub scout: Queue<scout::Order>,
+    pub discovery: Queue<region_discovery::DiscoveryCommand>,
     pub addresses: Addresses,
-    pub tenures: Tenures,
+    pub home_leases: SharedHomeLeases,
     pub merging: Arc<Merging>,
     /// The name of the region that this cluster is.
     pub region: String,
@@ -51,17 +51,17 @@ pub(crate) struct Desk {
     pub timeout: Duration,
 }
 
-impl Desk {
-    pub fn new(region: &str, timeout: Duration) -> Desk {
-        Desk {
-            seat: Seat::new(),
-            errand: AtomicBool::new(false),
+impl MeshShared {
+    pub fn new(region: &str, timeout: Duration) -> MeshShared {
+        MeshShared {
+            actor: Actor::new(),
+            deferred_turn: AtomicBool::new(false),
             log: Queue::new(),
             store: Queue::new(),
-            board: Board::new(),
-            scout: Queue::new(),
+            status_board: SharedMeshStatus::new(),
+            discovery: Queue::new(),
             addresses: Addresses::default(),
-            tenures: Tenures::default(),
+            home_leases: SharedHomeLeases::default(),
             merging: Arc::default(),
             region: region.to_owned(),
             timeout,
@@ -70,53 +70,60 @@ impl Desk {
 
     /// Posts to the machine and runs its turn on this thread, unless another thread is running it, which then takes this
     /// message too: waking the machine's own thread costs more than the turn. See ADR 37.
-    pub fn tell(&self, mail: node::Mail, bytes: usize) -> bool {
-        let heard = self.seat.queue.push_unwoken(mail, bytes);
-        self.seat.attend();
+    pub fn post_and_help(&self, mail: node::MeshMessage, bytes: usize) -> bool {
+        let heard = self.actor.queue.push_without_wake(mail, bytes);
+        self.actor.run_pending();
         heard
     }
 
     /// The same for tasks that serve clients. A request that comes alone runs the turn at once. Otherwise the first task gets a
     /// deferred turn: it lets all other ready tasks of its thread post first, and then runs one turn for all of them on this
     /// thread. See ADR 34.
-    pub fn bring(self: &Arc<Desk>, mail: node::Mail, alone: bool) -> Option<Errand> {
-        self.seat.queue.push_unwoken(mail, 0);
+    pub fn post_batched(
+        self: &Arc<MeshShared>,
+        mail: node::MeshMessage,
+        alone: bool,
+    ) -> Option<DeferredTurn> {
+        self.actor.queue.push_without_wake(mail, 0);
         if alone {
-            self.seat.attend();
+            self.actor.run_pending();
             return None;
         }
-        let is_first = !self.errand.swap(true, Ordering::AcqRel);
-        is_first.then(|| Errand(self.clone()))
+        let is_first = !self.deferred_turn.swap(true, Ordering::AcqRel);
+        is_first.then(|| DeferredTurn(self.clone()))
     }
 }
 
 /// The turn runs on drop, so that it runs even if the task is cancelled.
-pub(crate) struct Errand(Arc<Desk>);
+pub(crate) struct DeferredTurn(Arc<MeshShared>);
 
-impl Drop for Errand {
+impl Drop for DeferredTurn {
     fn drop(&mut self) {
         // Before the turn: a message posted from now on gets a turn of its own.
-        self.0.errand.store(false, Ordering::Release);
-        self.0.seat.attend();
+        self.0.deferred_turn.store(false, Ordering::Release);
+        self.0.actor.run_pending();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mesh::node::Mail;
+    use crate::mesh::node::MeshMessage;
 
     #[test]
-    fn of_those_who_ask_together_one_goes_for_all() {
-        let desk = Arc::new(Desk::new("here", Duration::from_secs(1)));
+    fn one_task_runs_the_turn_for_all_that_post_together() {
+        let shared = Arc::new(MeshShared::new("here", Duration::from_secs(1)));
         assert!(
-            desk.bring(Mail::Documents, true).is_none(),
+            shared.post_batched(MeshMessage::Documents, true).is_none(),
             "a request that comes alone runs its turn at once"
         );
-        let first = desk.bring(Mail::Documents, false);
+        let first = shared.post_batched(MeshMessage::Documents, false);
         assert!(first.is_some());
-        assert!(desk.bring(Mail::Documents, false).is_none());
+        assert!(shared.post_batched(MeshMessage::Documents, false).is_none());
         drop(first);
-        assert!(desk.bring(Mail::Documents, false).is_some(), "a later request gets a turn of its own");
+        assert!(
+            shared.post_batched(MeshMessage::Documents, false).is_some(),
+            "a later request gets a turn of its own"
+        );
     }
 }

@@ -3,8 +3,9 @@
 //! counted elsewhere is copied when the metrics are rendered. Nothing here is touched per request.
 
 use crate::mesh::status::MeshStatus;
-use crate::peer::Counters;
+use crate::peer::PeerCounts;
 use crate::status::{Identity, Status};
+use background::BackgroundMetrics;
 use base::NodeId;
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
@@ -16,9 +17,8 @@ use std::fs;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use tallies::Tallies;
 
-mod tallies;
+mod background;
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -32,14 +32,14 @@ pub(crate) struct Metrics {
     pub wal_fsync_seconds: Histogram,
     pub store_commit_seconds: Histogram,
     peer_round_trip_seconds: Family<Labels, Histogram, fn() -> Histogram>,
-    pub tallies: Tallies,
-    pub mesh: crate::mesh::metrics::Metrics,
-    copied: Copied,
+    pub background: BackgroundMetrics,
+    pub mesh: crate::mesh::metrics::MeshMetrics,
+    values: CopiedMetrics,
 }
 
 /// Set at each reading.
 #[derive(Default)]
-struct Copied {
+struct CopiedMetrics {
     has_leader: Gauge,
     is_leader: Gauge,
     is_learner: Gauge,
@@ -68,13 +68,13 @@ struct Copied {
 }
 
 /// Values that are read elsewhere and copied here.
-pub(crate) struct Reading {
+pub(crate) struct MetricsInput {
     pub status: Status,
     pub waiting: usize,
     pub response_bytes: usize,
     pub is_learner: bool,
     pub has_open_peer_port: bool,
-    pub peers: Vec<(NodeId, Counters)>,
+    pub peers: Vec<(NodeId, PeerCounts)>,
     pub mesh: MeshStatus,
     /// Zero where nothing is known yet.
     pub policy_age: Duration,
@@ -88,10 +88,10 @@ impl Metrics {
 
     pub fn new(identity: &Identity) -> Metrics {
         let mut registry = Registry::default();
-        let copied = Copied::registered(&mut registry);
+        let values = CopiedMetrics::registered(&mut registry);
         registered_identity(&mut registry, identity);
-        let tallies = Tallies::registered(&mut registry);
-        let mesh = crate::mesh::metrics::Metrics::registered(&mut registry);
+        let background = BackgroundMetrics::registered(&mut registry);
+        let mesh = crate::mesh::metrics::MeshMetrics::registered(&mut registry);
         // As in etcd: from one millisecond, doubling, up to eight seconds.
         let durations = || Histogram::new(exponential_buckets(0.001, 2.0, 14));
         let mut metrics = Metrics {
@@ -107,9 +107,9 @@ impl Metrics {
             peer_round_trip_seconds: Family::new_with_constructor(|| {
                 Histogram::new(exponential_buckets(0.0001, 2.0, 16))
             }),
-            tallies,
+            background,
             mesh,
-            copied,
+            values,
         };
         let registry = &mut metrics.registry;
         let counters = [
@@ -171,8 +171,8 @@ impl Metrics {
     }
 
     /// All metrics as text for Prometheus, without the end marker: other crates append theirs.
-    pub fn render(&self, reading: &Reading) -> String {
-        self.copied.set(reading);
+    pub fn render(&self, reading: &MetricsInput) -> String {
+        self.values.set(reading);
         self.mesh.copy(&reading.mesh);
         let mut out = String::new();
         text::encode_registry(&mut out, &self.registry).expect("a string takes all text");
@@ -192,62 +192,62 @@ fn registered_identity(registry: &mut Registry, identity: &Identity) {
     registry.register("etcd_server_version", "The release, as a label", version);
 }
 
-impl Copied {
-    fn registered(registry: &mut Registry) -> Copied {
-        let copied = Copied::default();
+impl CopiedMetrics {
+    fn registered(registry: &mut Registry) -> CopiedMetrics {
+        let values = CopiedMetrics::default();
         let gauges = [
-            (&copied.has_leader, "etcd_server_has_leader", "Whether a leader is known: 1 is yes"),
-            (&copied.is_leader, "etcd_server_is_leader", "Whether this member leads: 1 is yes"),
-            (&copied.is_learner, "etcd_server_is_learner", "Whether this member only learns: 1 is yes"),
-            (&copied.keys, "etcd_debugging_mvcc_keys_total", "Keys that are there"),
-            (&copied.compacted, "etcd_debugging_mvcc_compact_revision", "The oldest revision that is kept"),
-            (&copied.committed, "etcd_server_proposals_committed_total", "The newest committed log index"),
-            (&copied.applied, "etcd_server_proposals_applied_total", "The newest applied log index"),
-            (&copied.waiting, "etcd_server_proposals_pending", "Requests that wait for their answer"),
+            (&values.has_leader, "etcd_server_has_leader", "Whether a leader is known: 1 is yes"),
+            (&values.is_leader, "etcd_server_is_leader", "Whether this member leads: 1 is yes"),
+            (&values.is_learner, "etcd_server_is_learner", "Whether this member only learns: 1 is yes"),
+            (&values.keys, "etcd_debugging_mvcc_keys_total", "Keys that are there"),
+            (&values.compacted, "etcd_debugging_mvcc_compact_revision", "The oldest revision that is kept"),
+            (&values.committed, "etcd_server_proposals_committed_total", "The newest committed log index"),
+            (&values.applied, "etcd_server_proposals_applied_total", "The newest applied log index"),
+            (&values.waiting, "etcd_server_proposals_pending", "Requests that wait for their answer"),
             (
-                &copied.response_bytes,
+                &values.response_bytes,
                 "althing_response_reserved_bytes",
                 "Memory of answers that are sent in pieces",
             ),
             (
-                &copied.has_open_peer_port,
+                &values.has_open_peer_port,
                 "althing_peer_open",
                 "Whether other machines reach the peer port and members prove nothing to each other",
             ),
-            (&copied.revision, "etcd_debugging_mvcc_current_revision", "The revision of the store"),
-            (&copied.store_bytes, "etcd_mvcc_db_total_size_in_bytes", "The size of the store's file"),
+            (&values.revision, "etcd_debugging_mvcc_current_revision", "The revision of the store"),
+            (&values.store_bytes, "etcd_mvcc_db_total_size_in_bytes", "The size of the store's file"),
             (
-                &copied.store_used_bytes,
+                &values.store_used_bytes,
                 "etcd_mvcc_db_total_size_in_use_in_bytes",
                 "What the rows of all changes take in it",
             ),
-            (&copied.wal_bytes, "althing_wal_size_bytes", "The size of all segments of the write-ahead log"),
-            (&copied.watch_streams, "etcd_debugging_mvcc_watch_stream_total", "Streams of watches"),
-            (&copied.watches, "etcd_debugging_mvcc_watcher_total", "Watches"),
+            (&values.wal_bytes, "althing_wal_size_bytes", "The size of all segments of the write-ahead log"),
+            (&values.watch_streams, "etcd_debugging_mvcc_watch_stream_total", "Streams of watches"),
+            (&values.watches, "etcd_debugging_mvcc_watcher_total", "Watches"),
             (
-                &copied.watches_behind,
+                &values.watches_behind,
                 "etcd_debugging_mvcc_slow_watcher_total",
                 "Watches that have not been sent everything",
             ),
-            (&copied.resident_bytes, "process_resident_memory_bytes", "Resident memory of the process"),
-            (&copied.open_files, "process_open_fds", "Open file descriptors of the process"),
-            (&copied.used_files, "os_fd_used", "Open file descriptors of the process"),
-            (&copied.files_max, "os_fd_limit", "File descriptors that the process may open"),
+            (&values.resident_bytes, "process_resident_memory_bytes", "Resident memory of the process"),
+            (&values.open_files, "process_open_fds", "Open file descriptors of the process"),
+            (&values.used_files, "os_fd_used", "Open file descriptors of the process"),
+            (&values.files_max, "os_fd_limit", "File descriptors that the process may open"),
         ];
         for (gauge, name, help) in gauges {
             registry.register(name, help, gauge.clone());
         }
         let help = "How long ago what is known of users and permissions was last known to be the newest";
-        registry.register("althing_auth_policy_age_seconds", help, copied.policy_age.clone());
+        registry.register("althing_auth_policy_age_seconds", help, values.policy_age.clone());
         let families = [
-            (&copied.peer_sent_bytes, "etcd_network_peer_sent_bytes", "Bytes sent to each peer"),
+            (&values.peer_sent_bytes, "etcd_network_peer_sent_bytes", "Bytes sent to each peer"),
             (
-                &copied.peer_received_bytes,
+                &values.peer_received_bytes,
                 "etcd_network_peer_received_bytes",
                 "Bytes received from each peer",
             ),
             (
-                &copied.peer_sent_failures,
+                &values.peer_sent_failures,
                 "etcd_network_peer_sent_failures",
                 "Frames that did not reach each peer",
             ),
@@ -255,11 +255,11 @@ impl Copied {
         for (family, name, help) in families {
             registry.register(name, help, family.clone());
         }
-        copied
+        values
     }
 
-    fn set(&self, reading: &Reading) {
-        let Reading {
+    fn set(&self, reading: &MetricsInput) {
+        let MetricsInput {
             status,
             is_learner,
             waiting,
@@ -297,7 +297,7 @@ impl Copied {
         }
     }
 
-    fn set_peer(&self, peer: NodeId, counters: &Counters) {
+    fn set_peer(&self, peer: NodeId, counters: &PeerCounts) {
         let label = |key| vec![(key, format!("{:x}", peer.0))];
         let failures = counters.frames_refused + counters.frames_dropped;
         self.peer_sent_bytes.get_or_create(&label("To")).inner().store(counters.bytes_sent, Relaxed);

@@ -4,22 +4,22 @@
 use crate::error::Error;
 use crate::identity;
 use crate::mesh::start;
-use crate::server::{Directory, Roster, STORE_CACHE_BYTES, UNINDEXED_KEYS_MAX};
+use crate::server::{DataDir, STORE_CACHE_BYTES, StartMembers, UNINDEXED_KEYS_MAX};
 use crate::status::Identity;
 use base::limits::SNAPSHOT_CHUNK_BYTES;
 use disk::RealDisk;
-use engine::VaultParams;
+use engine::MemberStoreParams;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use engine::backup::{Digest, Source, Summary, read as read_backup};
-pub use engine::{Faults, MeshReport, Report, Restored};
+pub use engine::backup::{DigestRule, Source, Summary, read as read_backup};
+pub use engine::{Faults, MemberReport, MeshReport, RestoredBackup};
 
 /// The cluster that begins with a backup, as one of its members sees it.
 #[derive(Clone, Debug)]
 pub struct NewMember {
     pub name: String,
-    pub initial_cluster: Vec<crate::config::Member>,
+    pub initial_cluster: Vec<crate::config::ClusterMember>,
     pub cluster_token: String,
     pub data_dir: PathBuf,
 }
@@ -29,13 +29,13 @@ pub struct NewMember {
 pub fn restore(
     member: &NewMember,
     source: &mut dyn Source,
-    digest: Digest,
+    digest: DigestRule,
     raise_by: i64,
     progress: &mut dyn FnMut(u64),
-) -> Result<(Restored, Identity), Error> {
+) -> Result<(RestoredBackup, Identity), Error> {
     // Only the identity goes into the directory, and not the addresses.
-    let roster = Roster::founder(&member.name, &member.initial_cluster, &member.cluster_token, false)?;
-    let Directory { disk, lock } = Directory::open(&member.data_dir)?;
+    let roster = StartMembers::founder(&member.name, &member.initial_cluster, &member.cluster_token, false)?;
+    let DataDir { disk, lock } = DataDir::open(&member.data_dir)?;
     let found = disk.list().map_err(|source| Error::DataDir {
         action: "list files",
         path: member.data_dir.clone(),
@@ -45,12 +45,12 @@ pub fn restore(
     if !found.is_empty() || member.data_dir.join(start::DIR).exists() {
         return Err(Error::NotEmpty { path: member.data_dir.clone() });
     }
-    let vault = VaultParams {
+    let member_store = MemberStoreParams {
         cache_bytes: STORE_CACHE_BYTES,
         chunk_bytes: SNAPSHOT_CHUNK_BYTES,
         unindexed_keys_max: UNINDEXED_KEYS_MAX,
     };
-    let restored = engine::restore(disk.clone(), vault, source, digest, raise_by, progress)?;
+    let restored = engine::restore(disk.clone(), member_store, source, digest, raise_by, progress)?;
     // Last: a directory with an identity is a whole one.
     identity::claim(&*disk, &member.data_dir, &roster.identity)?;
     drop(lock);
@@ -59,23 +59,23 @@ pub fn restore(
 
 /// What a sound directory holds; the mesh's part is missing where there never was one.
 #[derive(Clone, Debug)]
-pub struct Verified {
-    pub member: Report,
+pub struct VerifyReport {
+    pub member: MemberReport,
     pub mesh: Option<MeshReport>,
 }
 
 /// Checks every checksum of the logs and stores, and that they fit together; changes nothing.
-pub fn verify(data_dir: &Path, step: &mut dyn FnMut(&str)) -> Result<Result<Verified, Faults>, Error> {
+pub fn verify(data_dir: &Path, step: &mut dyn FnMut(&str)) -> Result<Result<VerifyReport, Faults>, Error> {
     if !data_dir.is_dir() {
         return Err(Error::NoDirectory { path: data_dir.to_owned() });
     }
-    let Directory { disk, lock } = Directory::open(data_dir)?;
+    let DataDir { disk, lock } = DataDir::open(data_dir)?;
     let member = engine::verify(disk, STORE_CACHE_BYTES, step);
     step("the mesh");
     let mesh = verify_mesh(&data_dir.join(start::DIR))?;
     drop(lock);
     Ok(match (member, mesh) {
-        (Ok(member), Ok(mesh)) => Ok(Verified { member, mesh }),
+        (Ok(member), Ok(mesh)) => Ok(VerifyReport { member, mesh }),
         (member, mesh) => Err(member.err().into_iter().flatten().chain(mesh.err()).collect()),
     })
 }

@@ -24,17 +24,17 @@ mod tests;
 mod wire;
 mod writer;
 
-pub use counters::Counters;
+pub use counters::PeerCounts;
 pub use handshake::GREETINGS;
-pub use question::Asker;
-pub use security::{Guard, Security, Stage};
+pub use question::QuestionSender;
+pub use security::{PeerAuth, PeerAuthStage, SharedPeerAuth};
 
-use crate::peer::counters::Tally;
+use crate::peer::counters::PeerCounters;
 use crate::peer::inbound::Inbound;
 use crate::peer::link::Link;
 use crate::peer::outbox::Outbox;
-use crate::peer::pause::Pause;
-use crate::peer::writer::Writer;
+use crate::peer::pause::InterruptibleSleep;
+use crate::peer::writer::EnvelopeWriter;
 use base::{ClusterId, NodeId};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,9 +44,9 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuar
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{io, mem};
-use tls::Claim;
+use tls::PeerClaim;
 
-pub struct Params {
+pub struct PeerParams {
     pub cluster: ClusterId,
     pub me: NodeId,
     /// Already bound, so that the caller reports a taken port; none if the client port accepts peers and hands over
@@ -56,7 +56,7 @@ pub struct Params {
     pub peers: Vec<(NodeId, String)>,
     pub timing: Timing,
     /// How connections are encrypted, and what the other side must prove.
-    pub security: Arc<Security>,
+    pub security: Arc<SharedPeerAuth>,
     /// Streams from this machine may be any member's, while members prove nothing to each other.
     pub trusts_this_machine: bool,
     /// Called once for each ping with its round-trip time.
@@ -66,7 +66,7 @@ pub struct Params {
 }
 
 /// The bytes of a request go in, with what is known of its sender; those of the response come out.
-pub type OnQuestion = Arc<dyn Fn(Bytes, &Asker<'_>) -> Bytes + Send + Sync>;
+pub type OnQuestion = Arc<dyn Fn(Bytes, &QuestionSender<'_>) -> Bytes + Send + Sync>;
 
 pub type OnRoundTrip = Arc<dyn Fn(NodeId, Duration) + Send + Sync>;
 
@@ -99,7 +99,7 @@ impl Default for Timing {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum PeerEvent {
     /// In the order in which the peer sent them. The frames of one event share an allocation.
     Frames { from: NodeId, frames: Vec<Bytes> },
     /// Our stream to the peer is up: `send` works from here on.
@@ -115,16 +115,16 @@ pub enum Event {
 
 /// Why the stream of a peer is closed: it held a frame that no peer sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forged(pub &'static str);
+pub struct ForgedFrame(pub &'static str);
 
 /// Called on the transport's threads. It may block, which holds back that peer (and, for longer than
 /// `Timing::silence`, costs the stream); it must not block for ever once the transport is being stopped.
 /// An answer other than `Ok` to `Event::Frames` closes the stream that the frames came on.
-pub type Deliver = Arc<dyn Fn(Event) -> Result<(), Forged> + Send + Sync>;
+pub type Deliver = Arc<dyn Fn(PeerEvent) -> Result<(), ForgedFrame> + Send + Sync>;
 
 /// A node of another cluster that this one exchanges frames with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stranger {
+pub struct RegionNode {
     pub cluster: ClusterId,
     /// The name of its region.
     pub region: String,
@@ -134,7 +134,7 @@ pub struct Stranger {
 
 /// Names one stream to a peer, so that a transfer in many pieces notices that the stream was exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
+pub struct StreamTicket {
     pub peer: NodeId,
     stream: u64,
 }
@@ -149,15 +149,15 @@ pub enum BulkError {
 
 /// The running transport. Dropping it stops it.
 pub struct Peers {
-    shared: Arc<Shared>,
+    shared: Arc<PeerShared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-struct Shared {
+struct PeerShared {
     cluster: ClusterId,
     me: NodeId,
     timing: Timing,
-    security: Arc<Security>,
+    security: Arc<SharedPeerAuth>,
     trusts_this_machine: bool,
     deliver: Deliver,
     on_round_trip: OnRoundTrip,
@@ -171,7 +171,7 @@ struct Shared {
 }
 
 /// What is known of a node of another cluster.
-struct Abroad {
+struct RemoteRegion {
     cluster: ClusterId,
     region: String,
     deliver: Deliver,
@@ -182,33 +182,33 @@ struct Peer {
     id: NodeId,
     address: String,
     /// Its region and its handler, if it is of another cluster.
-    abroad: Option<Abroad>,
+    remote_region: Option<RemoteRegion>,
     /// Whether its streams that are up are unencrypted: the one from it, and the one to it.
-    clear_from: AtomicBool,
-    clear_to: AtomicBool,
+    unencrypted_from: AtomicBool,
+    unencrypted_to: AtomicBool,
     /// The IP addresses of its last lookup.
     resolved: Mutex<Vec<IpAddr>>,
     outbox: Outbox,
     /// The stream we dialled, so that stopping can cut it off.
     dialled: Mutex<Option<TcpStream>>,
     /// Writes to it.
-    writer: Mutex<Option<Writer>>,
+    writer: Mutex<Option<EnvelopeWriter>>,
     inbound: Inbound,
     link: Link,
     /// Between two attempts to dial.
-    pause: Pause,
-    tally: Tally,
+    pause: InterruptibleSleep,
+    counters: PeerCounters,
     ping: ping::Ping,
     /// It no longer belongs to the cluster, or has another address: its threads end.
     gone: AtomicBool,
 }
 
 impl Peers {
-    pub fn start(params: Params, deliver: Deliver) -> io::Result<Peers> {
-        let Params { cluster, me, listen, peers, timing, security, .. } = params;
-        let Params { trusts_this_machine, on_round_trip, on_question, .. } = params;
+    pub fn start(params: PeerParams, deliver: Deliver) -> io::Result<Peers> {
+        let PeerParams { cluster, me, listen, peers, timing, security, .. } = params;
+        let PeerParams { trusts_this_machine, on_round_trip, on_question, .. } = params;
         assert!(timing.ping < timing.silence, "a ping must come before silence is declared");
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PeerShared {
             cluster,
             me,
             timing,
@@ -255,8 +255,10 @@ impl Peers {
         assert!(peers.iter().all(|(id, _)| *id != self.shared.me), "a member is not its own peer");
         let mut known = self.shared.write_peers();
         // An id that a node of another cluster has as well belongs to this cluster's member.
-        let is_ours = |peer: &Peer| peer.abroad.is_none() || peers.iter().any(|(id, _)| *id == peer.id);
-        let stays = |peer: &Peer| peer.abroad.is_none() && peers.contains(&(peer.id, peer.address.clone()));
+        let is_ours =
+            |peer: &Peer| peer.remote_region.is_none() || peers.iter().any(|(id, _)| *id == peer.id);
+        let stays =
+            |peer: &Peer| peer.remote_region.is_none() && peers.contains(&(peer.id, peer.address.clone()));
         for (_, peer) in known.extract_if(.., |_, peer| is_ours(peer) && !stays(peer)) {
             peer.leave();
         }
@@ -270,22 +272,22 @@ impl Peers {
 
     /// The same for nodes of other clusters: they are dialled and listened to, and their events go to
     /// `deliver` alone. A node with the id of a member is left out.
-    pub fn set_strangers(&self, strangers: &[Stranger], deliver: &Deliver) -> io::Result<()> {
+    pub fn set_region_nodes(&self, nodes: &[RegionNode], deliver: &Deliver) -> io::Result<()> {
         let mut known = self.shared.write_peers();
         let listed = |peer: &Peer, cluster: ClusterId| {
-            strangers
-                .iter()
-                .any(|one| (one.cluster, one.id, &one.address) == (cluster, peer.id, &peer.address))
+            nodes.iter().any(|one| (one.cluster, one.id, &one.address) == (cluster, peer.id, &peer.address))
         };
-        let leaves = |peer: &Peer| peer.abroad.as_ref().is_some_and(|abroad| !listed(peer, abroad.cluster));
+        let leaves = |peer: &Peer| {
+            peer.remote_region.as_ref().is_some_and(|remote_region| !listed(peer, remote_region.cluster))
+        };
         for (_, peer) in known.extract_if(.., |_, peer| leaves(peer)) {
             peer.leave();
         }
-        for one in strangers.iter().filter(|one| one.id != self.shared.me) {
+        for one in nodes.iter().filter(|one| one.id != self.shared.me) {
             if !known.contains_key(&one.id) {
-                let Stranger { cluster, region, id, address } = one.clone();
-                let abroad = Some(Abroad { cluster, region, deliver: deliver.clone() });
-                self.dial(&mut known, Peer::new(id, address, abroad))?;
+                let RegionNode { cluster, region, id, address } = one.clone();
+                let remote_region = Some(RemoteRegion { cluster, region, deliver: deliver.clone() });
+                self.dial(&mut known, Peer::new(id, address, remote_region))?;
             }
         }
         Ok(())
@@ -330,20 +332,20 @@ impl Peers {
         match queued {
             true if small => peer.write_at_once(),
             true => {}
-            false => peer.tally.add_refused(count),
+            false => peer.counters.add_refused(count),
         }
         queued
     }
 
     /// A ticket for the stream that is open to the peer now.
-    pub fn ticket(&self, peer: NodeId) -> Option<Ticket> {
+    pub fn ticket(&self, peer: NodeId) -> Option<StreamTicket> {
         let stream = self.shared.peer(peer)?.outbox.stream()?;
-        Some(Ticket { peer, stream })
+        Some(StreamTicket { peer, stream })
     }
 
     /// For bulk, at most `ENVELOPE_BYTES_SOFT` at a time: blocks until there is room behind the urgent
     /// frames. Success means queued; pieces of one ticket arrive in order, without gaps, until `Lost`.
-    pub fn send_bulk(&self, ticket: Ticket, frame: Bytes, deadline: Instant) -> Result<(), BulkError> {
+    pub fn send_bulk(&self, ticket: StreamTicket, frame: Bytes, deadline: Instant) -> Result<(), BulkError> {
         let peer = self.shared.peer(ticket.peer).ok_or(BulkError::Lost)?;
         peer.outbox.send_bulk(ticket.stream, frame, deadline)
     }
@@ -368,31 +370,32 @@ impl Peers {
 
     /// The members with which frames are exchanged unencrypted now.
     pub fn in_the_clear(&self) -> Vec<NodeId> {
-        let is_clear = |peer: &&Arc<Peer>| peer.clear_from.load(Ordering::SeqCst) || peer.is_clear_to();
+        let is_clear =
+            |peer: &&Arc<Peer>| peer.unencrypted_from.load(Ordering::SeqCst) || peer.is_unencrypted_to();
         self.shared.read_peers().values().filter(is_clear).map(|peer| peer.id).collect()
     }
 
     /// Closes one unencrypted stream to a member, so that it is dialled again. One at a time, so that a leader never loses
     /// all its followers.
-    pub fn redial_one_in_the_clear(&self) {
-        let clear = self.shared.read_peers().values().find(|peer| peer.is_clear_to()).cloned();
+    pub fn redial_one_unencrypted(&self) {
+        let clear = self.shared.read_peers().values().find(|peer| peer.is_unencrypted_to()).cloned();
         if let Some(stream) = clear.and_then(|peer| peer.outbox.stream().map(|stream| (peer, stream))) {
             stream.0.outbox.close(stream.1);
         }
     }
 
     /// Ends all unencrypted streams, but those of other regions.
-    pub fn cut_what_is_clear(&self) {
-        for peer in self.shared.read_peers().values().filter(|peer| peer.abroad.is_none()) {
-            if peer.clear_from.load(Ordering::SeqCst) || peer.is_clear_to() {
+    pub fn cut_unencrypted(&self) {
+        for peer in self.shared.read_peers().values().filter(|peer| peer.remote_region.is_none()) {
+            if peer.unencrypted_from.load(Ordering::SeqCst) || peer.is_unencrypted_to() {
                 peer.cut();
             }
         }
     }
 
     /// The counts of each peer.
-    pub fn counters(&self) -> Vec<(NodeId, Counters)> {
-        self.shared.read_peers().values().map(|peer| (peer.id, peer.tally.read())).collect()
+    pub fn counters(&self) -> Vec<(NodeId, PeerCounts)> {
+        self.shared.read_peers().values().map(|peer| (peer.id, peer.counters.read())).collect()
     }
 
     /// Closes all sockets and delivers nothing more; dropping this waits for the threads.
@@ -425,40 +428,42 @@ const AT_ONCE_BYTES_MAX: usize = 16 * 1024;
 const AT_ONCE_ENVELOPES_MAX: usize = 4;
 
 impl Peer {
-    fn new(id: NodeId, address: String, abroad: Option<Abroad>) -> Peer {
+    fn new(id: NodeId, address: String, remote_region: Option<RemoteRegion>) -> Peer {
         Peer {
             id,
             address,
-            abroad,
-            clear_from: AtomicBool::new(false),
-            clear_to: AtomicBool::new(false),
+            remote_region,
+            unencrypted_from: AtomicBool::new(false),
+            unencrypted_to: AtomicBool::new(false),
             resolved: Mutex::default(),
             outbox: Outbox::new(),
             dialled: Mutex::default(),
             writer: Mutex::default(),
             inbound: Inbound::new(),
             link: Link::new(id),
-            pause: Pause::new(),
-            tally: Tally::default(),
+            pause: InterruptibleSleep::new(),
+            counters: PeerCounters::default(),
             ping: ping::Ping::default(),
             gone: AtomicBool::new(false),
         }
     }
 
-    fn cluster(&self, shared: &Shared) -> ClusterId {
-        self.abroad.as_ref().map_or(shared.cluster, |abroad| abroad.cluster)
+    fn cluster(&self, shared: &PeerShared) -> ClusterId {
+        self.remote_region.as_ref().map_or(shared.cluster, |remote_region| remote_region.cluster)
     }
 
     /// The handler of its events.
-    fn deliver<'a>(&'a self, shared: &'a Shared) -> &'a Deliver {
-        self.abroad.as_ref().map_or(&shared.deliver, |abroad| &abroad.deliver)
+    fn deliver<'a>(&'a self, shared: &'a PeerShared) -> &'a Deliver {
+        self.remote_region.as_ref().map_or(&shared.deliver, |remote_region| &remote_region.deliver)
     }
 
     /// What a node must prove to speak for this peer.
-    fn claim(&self) -> Claim<'_> {
-        match &self.abroad {
-            None => Claim::Member { id: self.id.0, address: &self.address },
-            Some(abroad) => Claim::Region { name: &abroad.region, address: Some(&self.address) },
+    fn claim(&self) -> PeerClaim<'_> {
+        match &self.remote_region {
+            None => PeerClaim::Member { id: self.id.0, address: &self.address },
+            Some(remote_region) => {
+                PeerClaim::Region { name: &remote_region.region, address: Some(&self.address) }
+            }
         }
     }
 
@@ -469,8 +474,8 @@ impl Peer {
         Ok(found)
     }
 
-    fn is_clear_to(&self) -> bool {
-        self.abroad.is_none() && self.clear_to.load(Ordering::SeqCst)
+    fn is_unencrypted_to(&self) -> bool {
+        self.remote_region.is_none() && self.unencrypted_to.load(Ordering::SeqCst)
     }
 
     /// Where its address led when it was last looked up.
@@ -478,7 +483,7 @@ impl Peer {
         self.resolved.lock().expect("no thread panics while it holds addresses").clone()
     }
 
-    fn writer(&self) -> MutexGuard<'_, Option<Writer>> {
+    fn writer(&self) -> MutexGuard<'_, Option<EnvelopeWriter>> {
         self.writer.lock().expect("no thread panics while it writes")
     }
 
@@ -486,7 +491,7 @@ impl Peer {
         let count = frames.len();
         let queued = self.outbox.send(frames, wake);
         if !queued {
-            self.tally.add_refused(count);
+            self.counters.add_refused(count);
         }
         queued
     }
@@ -499,7 +504,7 @@ impl Peer {
             if writer.is_done() {
                 writer.fill(&self.outbox, false);
             }
-            let done = writer.is_done() || writer.write_at_once(&self.tally);
+            let done = writer.is_done() || writer.write_at_once(&self.counters);
             // Before the outbox is checked again: a later sender finds the writer free.
             drop(guard);
             if done && !self.outbox.has_ready() {
@@ -523,7 +528,7 @@ impl Peer {
 
     /// Wakes every thread that waits for this peer, and ends its streams.
     fn cut(&self) {
-        self.pause.cut_short();
+        self.pause.interrupt();
         self.inbound.cut();
         if let Some(stream) = &*self.dialled.lock().expect("no thread panics while it holds a socket") {
             cut(stream);
@@ -539,7 +544,7 @@ impl Peer {
     }
 }
 
-impl Shared {
+impl PeerShared {
     fn stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }
@@ -570,7 +575,7 @@ impl Shared {
     fn is_address_of_a_member(&self, peer: &Peer, remote: IpAddr) -> bool {
         let members = || {
             let peers = self.read_peers();
-            let members = peers.values().filter(|peer| peer.abroad.is_none());
+            let members = peers.values().filter(|peer| peer.remote_region.is_none());
             members.flat_map(|peer| peer.addresses()).collect::<Vec<IpAddr>>()
         };
         let is_let_in = || address::is_of_a_member(remote, &members(), self.trusts_this_machine);

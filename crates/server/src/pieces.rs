@@ -3,35 +3,35 @@
 //! out, each under its share of the budget. All pieces show one revision.
 
 mod fill;
-mod room;
+mod reserve;
 
-use crate::apply::Mail;
+use crate::apply::ApplyMessage;
 use crate::core::Core;
 use crate::fatal::AbortOnPanic;
 use base::limits::{RANGE_PIECE_BYTES, RANGE_PIECE_KEYS, RANGE_SURVEY_KEYS};
 use base::{Code, Instant, LeaseId};
 use bytes::Bytes;
-use coord::pieces::Walked;
+use coord::pieces::WalkEnd;
 use coord::reply::RangeReply;
 use coord::request::Range;
 use disk::StoreView;
-use fill::{Filled, fill, measure_stored};
+use fill::{FillResult, fill, measure_stored};
 use node::Apply;
-use node::apply::{HoldId, Page, Place, Survey};
+use node::apply::{HoldId, Page, PageRequest, SizeSurvey};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-pub use crate::budget::Share;
+pub use crate::budget::BudgetShare;
 pub use coord::pieces::{Content, Version};
-pub use node::apply::Keep;
+pub use node::apply::HoldKind;
 
 /// How long the apply thread may take for a piece.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How keys are written in an answer.
-pub trait Encode: Send + Sync + 'static {
+pub trait KeyEncoder: Send + Sync + 'static {
     /// As many bytes as `put` will write, or more.
     fn size(&self, key_len: usize, version: &Version, content: Content) -> usize;
 
@@ -48,10 +48,10 @@ pub struct KeyValueRef<'a> {
 }
 
 /// A range at one revision, which is held until this is dropped.
-pub struct Pieces {
-    hold: Hold,
+pub struct RangePieces {
+    hold: RevisionHold,
     range: Arc<Range>,
-    encode: Arc<dyn Encode>,
+    encode: Arc<dyn KeyEncoder>,
     count: u64,
     /// Where the next piece begins; `None` at the end.
     next: Option<Bytes>,
@@ -60,7 +60,7 @@ pub struct Pieces {
 
 /// How large the whole answer is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Total {
+pub struct RangeTotal {
     pub bytes: u64,
     pub keys: u64,
     /// There are further keys beyond the limit.
@@ -69,92 +69,110 @@ pub struct Total {
 
 /// Encoded keys; dropping the last copy of the bytes releases their share.
 #[derive(Debug)]
-pub struct Piece {
+pub struct RangePiece {
     pub bytes: Bytes,
     pub keys: u64,
 }
 
 /// A whole answer, and its share of the budget, which must outlive it.
 #[derive(Debug)]
-pub struct Whole {
+pub struct WholeRange {
     pub reply: RangeReply,
-    pub share: Share,
+    pub share: BudgetShare,
 }
 
-struct Hold {
+struct RevisionHold {
     core: Arc<Core>,
     id: HoldId,
 }
 
-impl Drop for Hold {
+impl Drop for RevisionHold {
     fn drop(&mut self) {
-        self.core.apply.queue.push(Mail::Pieces(Ask::Release(self.id)));
+        self.core.apply.queue.push(ApplyMessage::Pieces(PieceRequest::Release(self.id)));
     }
 }
 
 /// Requests to the apply thread.
-pub(crate) enum Ask {
-    Hold { id: HoldId, range: Arc<Range>, keep: Keep, reply: Reply<u64> },
-    Survey { at: At, keys_left: u64, encode: Arc<dyn Encode>, reply: Reply<Seen<Survey>> },
-    Page { at: At, reply: Reply<Seen<Page>> },
-    Whole { id: HoldId, range: Arc<Range>, reply: Reply<RangeReply> },
+pub(crate) enum PieceRequest {
+    RevisionHold {
+        id: HoldId,
+        range: Arc<Range>,
+        keep: HoldKind,
+        reply: PieceReply<u64>,
+    },
+    Survey {
+        at: PagePosition,
+        keys_left: u64,
+        encode: Arc<dyn KeyEncoder>,
+        reply: PieceReply<WithView<SizeSurvey>>,
+    },
+    Page {
+        at: PagePosition,
+        reply: PieceReply<WithView<Page>>,
+    },
+    WholeRange {
+        id: HoldId,
+        range: Arc<Range>,
+        reply: PieceReply<RangeReply>,
+    },
     Release(HoldId),
 }
 
-type Reply<T> = oneshot::Sender<Result<T, Code>>;
+type PieceReply<T> = oneshot::Sender<Result<T, Code>>;
 
-pub(crate) struct At {
+pub(crate) struct PagePosition {
     hold: HoldId,
     range: Arc<Range>,
     from: Bytes,
 }
 
-impl At {
-    fn place(&self, keys_max: usize) -> Place<'_> {
-        Place { hold: self.hold, range: &self.range, from: &self.from, keys_max }
+impl PagePosition {
+    fn place(&self, keys_max: usize) -> PageRequest<'_> {
+        PageRequest { hold: self.hold, range: &self.range, from: &self.from, keys_max }
     }
 }
 
 /// A result with the store that holds the rest of it.
-pub(crate) type Seen<T> = (T, Arc<StoreView>);
+pub(crate) type WithView<T> = (T, Arc<StoreView>);
 
 /// On the apply thread. The caller may have gone away.
-pub(crate) fn answer(machine: &mut Apply, now: Instant, view: &Arc<StoreView>, ask: Ask) {
+pub(crate) fn answer(machine: &mut Apply, now: Instant, view: &Arc<StoreView>, ask: PieceRequest) {
     match ask {
-        Ask::Hold { id, range, keep, reply } => {
+        PieceRequest::RevisionHold { id, range, keep, reply } => {
             let _ = reply.send(machine.hold(now, id, &range, keep));
         }
-        Ask::Survey { at, keys_left, encode, reply } => {
+        PieceRequest::Survey { at, keys_left, encode, reply } => {
             let measure = |key_len, version: &Version, content| encode.size(key_len, version, content);
             let survey = machine.survey(now, at.place(RANGE_SURVEY_KEYS), keys_left, &measure);
             let _ = reply.send(survey.map(|survey| (survey, view.clone())));
         }
-        Ask::Page { at, reply } => {
+        PieceRequest::Page { at, reply } => {
             let page = machine.page(now, at.place(RANGE_PIECE_KEYS), RANGE_PIECE_BYTES);
             let _ = reply.send(page.map(|page| (page, view.clone())));
         }
-        Ask::Whole { id, range, reply } => {
+        PieceRequest::WholeRange { id, range, reply } => {
             let _ = reply.send(machine.whole(now, &**view, id, &range));
         }
-        Ask::Release(id) => machine.release(id),
+        PieceRequest::Release(id) => machine.release(id),
     }
 }
 
-impl Pieces {
+impl RangePieces {
     /// Holds the range's revision, which must be set.
     pub(crate) async fn begin(
         core: &Arc<Core>,
         range: Range,
-        keep: Keep,
-        encode: Arc<dyn Encode>,
-    ) -> Result<Pieces, Code> {
+        keep: HoldKind,
+        encode: Arc<dyn KeyEncoder>,
+    ) -> Result<RangePieces, Code> {
         let id = HoldId(core.large_reads.fetch_add(1, Ordering::Relaxed));
-        let hold = Hold { core: core.clone(), id };
+        let hold = RevisionHold { core: core.clone(), id };
         let next = Some(range.keys.start.clone());
         let keys_left = range.limit() as u64;
         let range = Arc::new(range);
-        let count = hold.ask(|reply| Ask::Hold { id, range: range.clone(), keep, reply }).await?;
-        Ok(Pieces { hold, range, encode, count, next, keys_left })
+        let count =
+            hold.ask(|reply| PieceRequest::RevisionHold { id, range: range.clone(), keep, reply }).await?;
+        Ok(RangePieces { hold, range, encode, count, next, keys_left })
     }
 
     pub fn range(&self) -> &Range {
@@ -167,14 +185,15 @@ impl Pieces {
     }
 
     /// Sums up the size of all pieces. A sorted range may need all keys, whatever the limit.
-    pub async fn survey(&self) -> Result<Total, Code> {
+    pub async fn survey(&self) -> Result<RangeTotal, Code> {
         let limit = if self.range.sort.is_some() { u64::MAX } else { self.range.limit() as u64 };
-        let mut total = Total::default();
+        let mut total = RangeTotal::default();
         let mut next = Some(self.range.keys.start.clone());
         while let Some(from) = next {
             let at = self.at(from);
             let (encode, keys_left) = (self.encode.clone(), limit - total.keys);
-            let (survey, view) = self.hold.ask(|reply| Ask::Survey { at, keys_left, encode, reply }).await?;
+            let (survey, view) =
+                self.hold.ask(|reply| PieceRequest::Survey { at, keys_left, encode, reply }).await?;
             total.bytes += survey.bytes;
             total.keys += survey.keys;
             total.more = survey.more;
@@ -189,13 +208,13 @@ impl Pieces {
     }
 
     /// The next piece; `None` behind the last.
-    pub async fn next(&mut self) -> Result<Option<Piece>, Code> {
+    pub async fn next(&mut self) -> Result<Option<RangePiece>, Code> {
         let mut room = RANGE_PIECE_BYTES;
         loop {
             let Some(from) = self.next.clone().filter(|_| self.keys_left > 0) else { return Ok(None) };
             let share = self.hold.core.budget.reserve(room).await?;
             let at = self.at(from);
-            let (mut page, view) = self.hold.ask(|reply| Ask::Page { at, reply }).await?;
+            let (mut page, view) = self.hold.ask(|reply| PieceRequest::Page { at, reply }).await?;
             page.rows.truncate(usize::try_from(self.keys_left).unwrap_or(usize::MAX));
             let encode = self.encode.clone();
             let share_bytes = share.bytes();
@@ -207,38 +226,38 @@ impl Pieces {
                 })
                 .await?;
             match filled {
-                Filled::Nothing => self.next = next_of(page.walked),
-                Filled::TooLarge(needed) => room = needed,
-                Filled::Rows { bytes, rows } => {
+                FillResult::Nothing => self.next = next_of(page.walked),
+                FillResult::TooLarge(needed) => room = needed,
+                FillResult::Rows { bytes, rows } => {
                     let behind = page.rows.get(rows).map(|row| row.key.clone());
                     self.next = behind.or_else(|| next_of(page.walked));
                     self.keys_left -= rows as u64;
-                    let bytes = Bytes::from_owner(Shared { bytes, _share: share });
-                    return Ok(Some(Piece { bytes, keys: rows as u64 }));
+                    let bytes = Bytes::from_owner(BudgetedBytes { bytes, _share: share });
+                    return Ok(Some(RangePiece { bytes, keys: rows as u64 }));
                 }
             }
         }
     }
 
     /// The whole answer at once, for orders that cannot be walked; `total` says how large it may become.
-    pub async fn whole(&self, total: Total) -> Result<Whole, Code> {
+    pub async fn whole(&self, total: RangeTotal) -> Result<WholeRange, Code> {
         let bytes = usize::try_from(total.bytes).unwrap_or(usize::MAX);
         // It is in memory twice: as it was read, and as it is encoded.
         let share = self.hold.core.budget.reserve(bytes.saturating_mul(2)).await?;
         let (id, range) = (self.hold.id, self.range.clone());
-        let reply = self.hold.ask(|reply| Ask::Whole { id, range, reply }).await?;
-        Ok(Whole { reply, share })
+        let reply = self.hold.ask(|reply| PieceRequest::WholeRange { id, range, reply }).await?;
+        Ok(WholeRange { reply, share })
     }
 
-    fn at(&self, from: Bytes) -> At {
-        At { hold: self.hold.id, range: self.range.clone(), from }
+    fn at(&self, from: Bytes) -> PagePosition {
+        PagePosition { hold: self.hold.id, range: self.range.clone(), from }
     }
 }
 
-impl Hold {
-    async fn ask<T>(&self, ask: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Code> {
+impl RevisionHold {
+    async fn ask<T>(&self, ask: impl FnOnce(PieceReply<T>) -> PieceRequest) -> Result<T, Code> {
         let (reply, answer) = oneshot::channel();
-        if !self.core.apply.queue.push(Mail::Pieces(ask(reply))) {
+        if !self.core.apply.queue.push(ApplyMessage::Pieces(ask(reply))) {
             return Err(Code::Stopped);
         }
         match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
@@ -249,7 +268,7 @@ impl Hold {
 
     /// Reads from the store on a blocking thread; only so many at a time.
     async fn read<T: Send + 'static>(&self, read: impl FnOnce() -> T + Send + 'static) -> Result<T, Code> {
-        let _seat = self.core.readers.acquire().await.expect("it is never closed");
+        let _permit = self.core.readers.acquire().await.expect("it is never closed");
         // An error there is an error of the store: the process must not continue as if one client were affected.
         let guarded = || {
             let _guard = AbortOnPanic;
@@ -259,20 +278,20 @@ impl Hold {
     }
 }
 
-fn next_of(walked: Walked) -> Option<Bytes> {
+fn next_of(walked: WalkEnd) -> Option<Bytes> {
     match walked {
-        Walked::Upto(key) => Some(key),
-        Walked::ToTheEnd => None,
+        WalkEnd::NextKey(key) => Some(key),
+        WalkEnd::Finished => None,
     }
 }
 
 /// Bytes that count against the budget until they are dropped.
-struct Shared {
+struct BudgetedBytes {
     bytes: Vec<u8>,
-    _share: Share,
+    _share: BudgetShare,
 }
 
-impl AsRef<[u8]> for Shared {
+impl AsRef<[u8]> for BudgetedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

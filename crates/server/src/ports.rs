@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_is_not_told_is_linuxs() {
+    fn an_unknown_ephemeral_range_is_linuxs() {
         assert_eq!(kernels_first("40000\t60999\n"), 40_000);
         assert_eq!(kernels_first(""), KERNELS_FIRST);
     }

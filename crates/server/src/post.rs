@@ -2,23 +2,23 @@
 //! decoded on the readers' threads on the way in. A frame that is malformed is counted and closes its stream; one of a
 //! kind that this release does not know is counted and dropped, for a later release may send it.
 
-use crate::consensus::Mail;
+use crate::consensus::ConsensusMessage;
 use crate::core::Core;
-use crate::mesh::node::Mail as MeshMail;
-use crate::mesh::wire::{self, Assembled, Assembly, Message};
-use crate::peer::{Deliver, Event, Forged, Peers};
+use crate::mesh::node::MeshMessage;
+use crate::mesh::wire::{self, Assembled, FrameAssembler, WireMessage};
+use crate::peer::{Deliver, ForgedFrame, PeerEvent, Peers};
 use base::NodeId;
 use bytes::Bytes;
-use node::{Frame, Input, Part};
+use node::{ConsensusInput, Frame, SnapshotPart};
 use std::sync::{Arc, Mutex};
 
 /// What one turn sends, by peer: one call to the transport for each.
 #[derive(Default)]
-pub(crate) struct Outgoing {
+pub(crate) struct OutgoingFrames {
     by_peer: Vec<(NodeId, Vec<Bytes>)>,
 }
 
-impl Outgoing {
+impl OutgoingFrames {
     pub fn add(&mut self, to: NodeId, frame: &Frame) {
         let bytes = frame.encode();
         match self.by_peer.iter_mut().find(|(peer, _)| *peer == to) {
@@ -40,13 +40,13 @@ impl Outgoing {
 }
 
 /// Whether a stream stays open.
-type Taken = Result<(), Forged>;
+type DeliverResult = Result<(), ForgedFrame>;
 
 /// Posts the transport's events to the consensus queue, and blocks the stream while that is full.
-pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
-    let assembly = Mutex::new(Assembly::default());
+pub(crate) fn deliver_from_members(core: Arc<Core>) -> Deliver {
+    let assembly = Mutex::new(FrameAssembler::default());
     Arc::new(move |event| match event {
-        Event::Frames { from, mut frames } => {
+        PeerEvent::Frames { from, mut frames } => {
             let of_the_mesh: Vec<Bytes> =
                 frames.extract_if(.., |frame| wire::is_of_the_mesh(frame)).collect();
             let of_raft = if frames.is_empty() { Ok(()) } else { on_frames(&core, from, frames) };
@@ -55,63 +55,68 @@ pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
             }
             of_raft.and(on_mesh_frames(&core, &assembly, from, of_the_mesh))
         }
-        Event::Connected { peer } => {
-            core.consensus.queue.push(Mail::Connected(peer));
-            core.mesh.seat.queue.push(MeshMail::Connected(peer));
+        PeerEvent::Connected { peer } => {
+            core.consensus.queue.push(ConsensusMessage::Connected(peer));
+            core.mesh.actor.queue.push(MeshMessage::Connected(peer));
             Ok(())
         }
-        Event::Lost { peer } => {
-            core.report(Input::Lost(peer));
-            core.mesh.seat.queue.push(MeshMail::Lost(peer));
+        PeerEvent::Lost { peer } => {
+            core.post_input(ConsensusInput::Lost(peer));
+            core.mesh.actor.queue.push(MeshMessage::Lost(peer));
             forget_pieces(&assembly, peer)
         }
-        Event::Removed { by } => {
-            if core.members.turned_away(by) && !core.removed.send_replace(true) {
+        PeerEvent::Removed { by } => {
+            if core.members.on_removed_by(by) && !core.removed.send_replace(true) {
                 tracing::error!(peer = by.0, "removed from the cluster, says a majority");
             }
             Ok(())
         }
-        Event::Damaged { .. } => count_damage(&core),
+        PeerEvent::Damaged { .. } => count_damage(&core),
     })
 }
 
 /// The same for nodes of other regions: they may send only frames of the mesh's machine, and
 /// messages about homes and shared documents.
-pub(crate) fn incoming_abroad(core: Arc<Core>) -> Deliver {
-    let assembly = Mutex::new(Assembly::default());
+pub(crate) fn deliver_from_regions(core: Arc<Core>) -> Deliver {
+    let assembly = Mutex::new(FrameAssembler::default());
     Arc::new(move |event| match event {
-        Event::Frames { from, frames } => on_frames_abroad(&core, &assembly, from, frames),
-        Event::Lost { peer } => {
-            core.mesh.seat.queue.push(MeshMail::Lost(peer));
+        PeerEvent::Frames { from, frames } => on_region_frames(&core, &assembly, from, frames),
+        PeerEvent::Lost { peer } => {
+            core.mesh.actor.queue.push(MeshMessage::Lost(peer));
             forget_pieces(&assembly, peer)
         }
-        Event::Connected { peer } => {
-            core.mesh.seat.queue.push(MeshMail::Connected(peer));
+        PeerEvent::Connected { peer } => {
+            core.mesh.actor.queue.push(MeshMessage::Connected(peer));
             Ok(())
         }
-        Event::Removed { .. } => Ok(()),
-        Event::Damaged { .. } => count_damage(&core),
+        PeerEvent::Removed { .. } => Ok(()),
+        PeerEvent::Damaged { .. } => count_damage(&core),
     })
 }
 
-fn forget_pieces(assembly: &Mutex<Assembly>, peer: NodeId) -> Taken {
+fn forget_pieces(assembly: &Mutex<FrameAssembler>, peer: NodeId) -> DeliverResult {
     assembly.lock().expect("no thread panics while it holds the pieces").forget(peer);
     Ok(())
 }
 
-fn count_damage(core: &Core) -> Taken {
+fn count_damage(core: &Core) -> DeliverResult {
     core.metrics.refuse_frame("envelope");
     Ok(())
 }
 
 /// A frame that no correct peer sends is counted, and its stream is closed.
-fn refuse(core: &Core, reason: &'static str) -> Taken {
+fn refuse(core: &Core, reason: &'static str) -> DeliverResult {
     core.metrics.frames_malformed.inc();
     core.metrics.refuse_frame(reason);
-    Err(Forged(reason))
+    Err(ForgedFrame(reason))
 }
 
-fn on_frames_abroad(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frames: Vec<Bytes>) -> Taken {
+fn on_region_frames(
+    core: &Core,
+    assembly: &Mutex<FrameAssembler>,
+    from: NodeId,
+    frames: Vec<Bytes>,
+) -> DeliverResult {
     // Its region may have been evicted a moment ago.
     let Some(region) = core.mesh.addresses.get().region_of(from) else { return Ok(()) };
     let bytes = frames.iter().map(Bytes::len).sum();
@@ -119,12 +124,12 @@ fn on_frames_abroad(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frame
     for frame in frames {
         let assembled = assembly.lock().expect("no thread panics while it holds the pieces").add(from, frame);
         match assembled {
-            Assembled::Message(Message::Envelope(envelope)) => envelopes.push(envelope),
-            Assembled::Message(Message::Word(word)) => {
-                core.mesh.seat.queue.push(MeshMail::Word { region, word });
+            Assembled::Message(WireMessage::Envelope(envelope)) => envelopes.push(envelope),
+            Assembled::Message(WireMessage::HomeMessage(message)) => {
+                core.mesh.actor.queue.push(MeshMessage::HomeMessage { region, message });
             }
-            Assembled::Message(Message::SharedDocuments(message)) => {
-                core.mesh.seat.queue.push(MeshMail::SharedDocuments { region, message });
+            Assembled::Message(WireMessage::SharedDocuments(message)) => {
+                core.mesh.actor.queue.push(MeshMessage::SharedDocuments { region, message });
             }
             Assembled::Incomplete => {}
             Assembled::Unknown => drop(core.metrics.frames_malformed.inc()),
@@ -135,13 +140,13 @@ fn on_frames_abroad(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frame
         }
     }
     if !envelopes.is_empty() {
-        core.mesh.seat.queue.wait_for_room();
-        core.mesh.tell(MeshMail::Abroad { region, from, envelopes }, bytes);
+        core.mesh.actor.queue.wait_for_space();
+        core.mesh.post_and_help(MeshMessage::RemoteFrames { region, from, envelopes }, bytes);
     }
     taken
 }
 
-fn on_frames(core: &Core, from: NodeId, received: Vec<Bytes>) -> Taken {
+fn on_frames(core: &Core, from: NodeId, received: Vec<Bytes>) -> DeliverResult {
     let bytes = received.iter().map(Bytes::len).sum();
     let (mut frames, mut taken) = (Vec::with_capacity(received.len()), Ok(()));
     for frame in received {
@@ -158,60 +163,66 @@ fn on_frames(core: &Core, from: NodeId, received: Vec<Bytes>) -> Taken {
     frames.retain_mut(|frame| match frame {
         // This needs no agreement.
         Frame::ClientUrl(url) => {
-            core.members.learn(from, std::mem::take(url));
+            core.members.set_client_url(from, std::mem::take(url));
             false
         }
         Frame::Members(members) => {
-            if core.members.hear(members) {
-                core.consensus.queue.push(Mail::Others(core.members.others()));
+            if core.members.merge_table(members) {
+                core.consensus.queue.push(ConsensusMessage::Others(core.members.others()));
             }
             false
         }
         _ => true,
     });
     // A snapshot's rows go on to the storage thread, which may be slower than the stream.
-    if frames.iter().any(|frame| matches!(frame, Frame::Snapshot { part: Part::Rows(_), .. })) {
-        core.storage.wait_for_room();
+    if frames.iter().any(|frame| matches!(frame, Frame::Snapshot { part: SnapshotPart::Rows(_), .. })) {
+        core.storage.wait_for_space();
     }
-    core.consensus.queue.wait_for_room();
-    core.consult(Mail::Frames { from, frames }, bytes);
+    core.consensus.queue.wait_for_space();
+    core.post_and_help(ConsensusMessage::Frames { from, frames }, bytes);
     taken
 }
 
 /// Frames of the mesh wait for the mesh alone: raft's frames came before them in the envelope and are passed on.
-fn on_mesh_frames(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frames: Vec<Bytes>) -> Taken {
+fn on_mesh_frames(
+    core: &Core,
+    assembly: &Mutex<FrameAssembler>,
+    from: NodeId,
+    frames: Vec<Bytes>,
+) -> DeliverResult {
     let bytes = frames.iter().map(Bytes::len).sum();
     let (mut envelopes, mut taken) = (Vec::with_capacity(frames.len()), Ok(()));
     for frame in frames {
         let assembled = assembly.lock().expect("no thread panics while it holds the pieces").add(from, frame);
         match assembled {
-            Assembled::Message(Message::Envelope(envelope)) => envelopes.push(envelope),
-            Assembled::Message(Message::Tidings(tidings)) => {
-                core.mesh.seat.queue.push(MeshMail::Tidings { from, tidings });
+            Assembled::Message(WireMessage::Envelope(envelope)) => envelopes.push(envelope),
+            Assembled::Message(WireMessage::NodeReport(report)) => {
+                core.mesh.actor.queue.push(MeshMessage::NodeReport { from, report });
             }
-            Assembled::Message(Message::Document(document)) => {
-                core.mesh.seat.queue.push(MeshMail::Told(document));
+            Assembled::Message(WireMessage::Document(document)) => {
+                core.mesh.actor.queue.push(MeshMessage::ReceivedDocument(document));
             }
-            Assembled::Message(Message::Held(held)) => {
-                core.mesh.seat.queue.push(MeshMail::Held(held));
+            Assembled::Message(WireMessage::Held(held)) => {
+                core.mesh.actor.queue.push(MeshMessage::Held(held));
             }
-            Assembled::Message(Message::AskTenures(asked)) => {
-                core.mesh.seat.queue.push(MeshMail::AskTenures { from, asked });
+            Assembled::Message(WireMessage::AskHomeLeases(asked)) => {
+                core.mesh.actor.queue.push(MeshMessage::AskHomeLeases { from, asked });
             }
-            Assembled::Message(Message::Tenures(asked, held)) => {
-                core.mesh.seat.queue.push(MeshMail::Tenures(asked, held));
+            Assembled::Message(WireMessage::HomeLeases(asked, held)) => {
+                core.mesh.actor.queue.push(MeshMessage::HomeLeases(asked, held));
             }
             Assembled::Incomplete => {}
             Assembled::Unknown => drop(core.metrics.frames_malformed.inc()),
-            Assembled::Message(Message::Word(_) | Message::SharedDocuments(_)) | Assembled::Malformed => {
+            Assembled::Message(WireMessage::HomeMessage(_) | WireMessage::SharedDocuments(_))
+            | Assembled::Malformed => {
                 taken = refuse(core, "mesh-malformed");
                 break;
             }
         }
     }
     if !envelopes.is_empty() {
-        core.mesh.seat.queue.wait_for_room();
-        core.mesh.tell(MeshMail::Frames { from, envelopes }, bytes);
+        core.mesh.actor.queue.wait_for_space();
+        core.mesh.post_and_help(MeshMessage::Frames { from, envelopes }, bytes);
     }
     taken
 }

@@ -10,42 +10,43 @@ use std::time::Instant;
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
 pub(crate) struct Queue<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<QueueState<T>>,
     /// The taker waits here.
     work: Condvar,
     /// Senders of many bytes wait here.
     room: Condvar,
 }
 
-struct State<T> {
+struct QueueState<T> {
     items: Vec<T>,
     bytes: usize,
     /// Among the items is one that must not wait.
-    news: bool,
+    urgent: bool,
     /// Waking a thread costs a system call, so it is done only when the taker sleeps.
     taker_sleeps: bool,
     closed: bool,
 }
 
-impl<T> State<T> {
+impl<T> QueueState<T> {
     fn push(&mut self, item: T, bytes: usize) -> bool {
         if self.closed {
             return false;
         }
         self.bytes += bytes;
         self.items.push(item);
-        self.news = true;
+        self.urgent = true;
         true
     }
 }
 
 impl<T> Queue<T> {
     pub fn new() -> Queue<T> {
-        let state = State { items: Vec::new(), bytes: 0, news: false, taker_sleeps: false, closed: false };
+        let state =
+            QueueState { items: Vec::new(), bytes: 0, urgent: false, taker_sleeps: false, closed: false };
         Queue { state: Mutex::new(state), work: Condvar::new(), room: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
         self.state.lock().expect("no thread panics while it holds a queue")
     }
 
@@ -56,14 +57,14 @@ impl<T> Queue<T> {
 
     /// For an item that can wait until the taker wakes for another reason: waking it would cost more than the
     /// delay.
-    pub fn push_quietly(&self, item: T) {
+    pub fn push_deferred(&self, item: T) {
         let mut state = self.lock();
         if !state.closed {
             state.items.push(item);
         }
     }
 
-    /// Never waits either; callers that can wait call `wait_for_room` before.
+    /// Never waits either; callers that can wait call `wait_for_space` before.
     pub fn push_bytes(&self, item: T, bytes: usize) -> bool {
         let mut state = self.lock();
         let pushed = state.push(item, bytes);
@@ -76,24 +77,24 @@ impl<T> Queue<T> {
     }
 
     /// For callers that run the taker's turn themselves, or wake it later.
-    pub fn push_unwoken(&self, item: T, bytes: usize) -> bool {
+    pub fn push_without_wake(&self, item: T, bytes: usize) -> bool {
         self.lock().push(item, bytes)
     }
 
     /// Whether something is queued that must not wait.
-    pub fn has_news(&self) -> bool {
-        self.lock().news
+    pub fn has_urgent(&self) -> bool {
+        self.lock().urgent
     }
 
-    pub fn wake_for_news(&self) {
-        self.wake_if(|state| state.news);
+    pub fn wake_if_urgent(&self) {
+        self.wake_if(|state| state.urgent);
     }
 
     pub fn wake(&self) {
         self.wake_if(|_| true);
     }
 
-    fn wake_if(&self, condition: impl Fn(&State<T>) -> bool) {
+    fn wake_if(&self, condition: impl Fn(&QueueState<T>) -> bool) {
         let mut state = self.lock();
         if state.taker_sleeps && condition(&state) {
             state.taker_sleeps = false;
@@ -103,7 +104,7 @@ impl<T> Queue<T> {
     }
 
     /// Waits while too many bytes are queued. A closed queue never blocks: it drops every item.
-    pub fn wait_for_room(&self) {
+    pub fn wait_for_space(&self) {
         let mut state = self.lock();
         while state.bytes >= BYTES_MAX && !state.closed {
             state = self.room.wait(state).expect("no thread panics while it holds a queue");
@@ -136,7 +137,7 @@ impl<T> Queue<T> {
         debug_assert!(into.is_empty(), "what was taken before has been dealt with");
         let mut state = self.lock();
         std::mem::swap(&mut state.items, into);
-        state.news = false;
+        state.urgent = false;
         if state.bytes > 0 {
             state.bytes = 0;
             self.room.notify_all();
@@ -190,9 +191,9 @@ mod tests {
     }
 
     #[test]
-    fn quiet_news_is_taken_with_what_comes_next() {
+    fn a_deferred_item_is_taken_with_the_next_urgent_one() {
         let queue = Queue::new();
-        queue.push_quietly(1);
+        queue.push_deferred(1);
         queue.push(2);
         let mut taken = Vec::new();
         assert!(queue.take(&mut taken, None));
@@ -217,7 +218,7 @@ mod tests {
         let queue = Arc::new(Queue::new());
         let waiter = |queue: &Arc<Queue<u8>>| {
             let queue = queue.clone();
-            thread::spawn(move || queue.wait_for_room())
+            thread::spawn(move || queue.wait_for_space())
         };
         queue.push_bytes(1, BYTES_MAX);
         let first = waiter(&queue);

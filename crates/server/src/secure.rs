@@ -4,16 +4,16 @@
 //! in any order, and an interrupted command is repeated. Nothing of it is replicated: a member follows its own
 //! data directory.
 
-use crate::cluster_secret::Kept;
+use crate::cluster_secret::StoredSecret;
 use crate::handle::Handle;
-use crate::peer::{Guard, Stage};
+use crate::peer::{PeerAuth, PeerAuthStage};
 use base::NodeId;
-use tls::{Fingerprint, Peers, Secret};
+use tls::{Fingerprint, PeerTls, Secret};
 
 /// How far a member has closed its peer port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeerPort {
-    pub stage: Stage,
+pub struct PeerPortStatus {
+    pub stage: PeerAuthStage,
     /// Of the secret that it has.
     pub authority: Option<Fingerprint>,
     /// Members with which it exchanges frames unencrypted now.
@@ -38,27 +38,27 @@ pub enum SecureError {
 }
 
 impl Handle {
-    pub fn peer_port(&self) -> PeerPort {
-        let Guard { stage, secret, .. } = self.core().security.now();
+    pub fn peer_port(&self) -> PeerPortStatus {
+        let PeerAuth { stage, secret, .. } = self.core().security.now();
         let peers = self.shared.peers.upgrade();
-        PeerPort {
+        PeerPortStatus {
             stage,
-            authority: secret.as_ref().map(Peers::authority_of),
+            authority: secret.as_ref().map(PeerTls::authority_of),
             in_the_clear: peers.map(|peers| peers.in_the_clear()).unwrap_or_default(),
         }
     }
 
     /// Takes the secret; members without it are still accepted. A member that has it already stays as closed as it is.
-    pub fn take_secret(&self, secret: Secret) -> Result<PeerPort, SecureError> {
+    pub fn take_secret(&self, secret: Secret) -> Result<PeerPortStatus, SecureError> {
         let now = self.core().security.now();
-        if !self.core().secret_keeper.is_usable() {
+        if !self.core().secret_store.is_usable() {
             return Err(SecureError::NotBySecret);
         }
         match now.secret {
             Some(known) if known != secret => return Err(SecureError::OtherSecret),
             Some(_) => {}
             None => {
-                self.keep(Kept { secret, stage: Stage::Both })?;
+                self.keep(StoredSecret { secret, stage: PeerAuthStage::Both })?;
                 tracing::info!("took the cluster secret; members without it are still accepted");
             }
         }
@@ -66,37 +66,37 @@ impl Handle {
     }
 
     /// Dials one unencrypted member again.
-    pub fn redial_in_the_clear(&self) -> PeerPort {
+    pub fn redial_in_the_clear(&self) -> PeerPortStatus {
         if let Some(peers) = self.shared.peers.upgrade()
             && self.core().security.now().secret.is_some()
         {
-            peers.redial_one_in_the_clear();
+            peers.redial_one_unencrypted();
         }
         self.peer_port()
     }
 
     /// Accepts only members with the secret from now on.
-    pub fn close_peer_port(&self) -> Result<PeerPort, SecureError> {
+    pub fn close_peer_port(&self) -> Result<PeerPortStatus, SecureError> {
         let now = self.core().security.now();
         let secret = now.secret.ok_or(SecureError::NoSecret)?;
         let port = self.peer_port();
-        if now.stage == Stage::Closed {
+        if now.stage == PeerAuthStage::Closed {
             return Ok(port);
         }
         if !port.in_the_clear.is_empty() {
             let ids: Vec<String> = port.in_the_clear.iter().map(|id| format!("{:x}", id.0)).collect();
             return Err(SecureError::InTheClear(ids.join(", ")));
         }
-        self.keep(Kept { secret, stage: Stage::Closed })?;
+        self.keep(StoredSecret { secret, stage: PeerAuthStage::Closed })?;
         tracing::info!("peer port closed to nodes without the cluster secret");
         if let Some(peers) = self.shared.peers.upgrade() {
-            peers.cut_what_is_clear();
+            peers.cut_unencrypted();
         }
         Ok(self.peer_port())
     }
 
-    fn keep(&self, kept: Kept) -> Result<(), SecureError> {
-        let changed = self.core().secret_keeper.change(kept, self.identity().member);
+    fn keep(&self, kept: StoredSecret) -> Result<(), SecureError> {
+        let changed = self.core().secret_store.change(kept, self.identity().member);
         self.core().security.set(changed.map_err(Box::new)?);
         Ok(())
     }

@@ -4,20 +4,20 @@
 
 use crate::audit::Audit;
 use crate::clock::Clock;
-use crate::cluster_secret::{self, Keeper, Kept};
+use crate::cluster_secret::{self, SecretStore, StoredSecret};
 use crate::config::{self, Config};
 use crate::consensus::{self, HEARTBEAT_TICKS};
 use crate::core::Core;
 use crate::durable_log::{self, LogOwner, Writer};
 use crate::error::Error;
 use crate::handle::{self, Handle};
-use crate::join::{self, Approach, Place};
+use crate::join::{self, JoinCredentials, JoinGrant};
 use crate::log::RaftLog;
-use crate::members::{self, Members};
-use crate::mesh::scout::{self, Scout};
+use crate::members::{self, MemberDirectory};
+use crate::mesh::region_discovery::{self, RegionDiscovery};
 use crate::metrics::Metrics;
-use crate::peer::{self, Guard, OnQuestion, OnRoundTrip, Peers, Security, Stage, Timing};
-use crate::snapshot::Streams;
+use crate::peer::{self, OnQuestion, OnRoundTrip, PeerAuth, PeerAuthStage, Peers, SharedPeerAuth, Timing};
+use crate::snapshot::SnapshotStreams;
 use crate::status::Identity;
 use crate::thread::Thread;
 use crate::{apply, identity, mesh, post, storage};
@@ -27,10 +27,10 @@ use base::limits::{
 };
 use base::{Boot, ClusterId, NodeId};
 use bytes::Bytes;
-use disk::{DirLock, Disk, RealDisk, Reserve};
-use engine::{Member, MeshFiles};
+use disk::{DirLock, Disk, RealDisk, ReserveDisk};
+use engine::{MeshFiles, OpenedMember};
 use node::member::{cluster_id, member_id};
-use node::{Input, compactor};
+use node::{ConsensusInput, compactor};
 use raft::Doubt;
 use std::io;
 use std::net::TcpListener;
@@ -80,7 +80,7 @@ struct Threads {
 
 /// Whether the store is flushed at the end.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum ShutdownMode {
     Flushed,
     AtOnce,
 }
@@ -104,45 +104,45 @@ impl Server {
     fn launch(listen: Option<TcpListener>, config: Config) -> Result<Server, Error> {
         if config.join.is_none() {
             // A name that is not in the list is reported before anything is opened.
-            Roster::founder(&config.name, &config.initial_cluster, &config.cluster_token, false)?;
+            StartMembers::founder(&config.name, &config.initial_cluster, &config.cluster_token, false)?;
         }
         let audit = config.audit.as_ref().map(|audit| Audit::start(audit, &config.name)).transpose();
         let audit = audit.map_err(Error::AuditLog)?;
-        let Directory { disk, lock } = Directory::open(&config.data_dir)?;
+        let DataDir { disk, lock } = DataDir::open(&config.data_dir)?;
         let disk = with_reserve(disk, &config)?;
         let owner = identity::owner(&*disk, &config.data_dir)?;
         let is_alone = owner.is_none() && config.join.is_none() && config.initial_cluster.len() == 1;
-        let mut kept = cluster_secret::settle(&*disk, &config.data_dir, &config.peer_security, is_alone)?;
+        let mut kept = cluster_secret::resolve(&*disk, &config.data_dir, &config.peer_security, is_alone)?;
         let guard = cluster_secret::guard(&config.peer_security, kept.as_ref(), None)?;
         let (listed, token) = (&config.initial_cluster, &config.cluster_token);
-        let founder = Roster::founder(&config.name, listed, token, guard.is_sealed());
+        let founder = StartMembers::founder(&config.name, listed, token, guard.is_encrypted());
         let founder = if config.join.is_none() { Some(founder?) } else { founder.ok() };
-        let mut roster = Roster::find(&config, founder, owner, &guard)?;
+        let mut roster = StartMembers::find(&config, founder, owner, &guard)?;
         if let Some(secret) = roster.secret.take() {
-            let told = Kept { secret, stage: Stage::Closed };
-            kept = Some(cluster_secret::keep(&*disk, &config.data_dir, told)?);
+            let told = StoredSecret { secret, stage: PeerAuthStage::Closed };
+            kept = Some(cluster_secret::store(&*disk, &config.data_dir, told)?);
         }
         identity::claim(&*disk, &config.data_dir, &roster.identity)?;
-        let keeper = Keeper::new(disk.clone(), &config);
+        let keeper = SecretStore::new(disk.clone(), &config);
         let mesh_files = mesh::start::open(&config)?;
         let clock = Clock::start();
         let member = engine::open(disk, &engine_params(&config, &roster), clock.now())?;
-        tell_recovery(&roster.identity, &member);
+        log_recovery(&roster.identity, &member);
         let me = roster.identity.member;
         let guard = cluster_secret::guard(&config.peer_security, kept.as_ref(), Some(me))?;
         let known = member.apply.members();
-        let table = if known.is_empty() { roster.be_told(&config, &guard)? } else { known.clone() };
+        let table = if known.is_empty() { roster.ask_members(&config, &guard)? } else { known.clone() };
         let mut metrics = Metrics::new(&roster.identity);
         if let Some(audit) = &audit {
             metrics.register_audit(audit);
         }
-        let members = Members::new(me, &config, &roster.founders, table);
-        tell_openness(&config, &guard);
-        let security = Arc::new(Security::new(guard));
+        let members = MemberDirectory::new(me, &config, &roster.initial_members, table);
+        log_open_peer_port(&config, &guard);
+        let security = Arc::new(SharedPeerAuth::new(guard));
         let core = Core::new(clock, metrics, members, &config, roster.data_only, security, keeper);
         let core = Arc::new(Core { audit, ..core });
         let asked: Arc<OnceLock<Handle>> = Arc::default();
-        let params = peer::Params {
+        let params = peer::PeerParams {
             cluster: roster.identity.cluster,
             me,
             listen,
@@ -153,13 +153,14 @@ impl Server {
             on_round_trip: observe_round_trips(core.clone()),
             on_question: answer_questions(asked.clone()),
         };
-        let peers = Arc::new(Peers::start(params, post::incoming(core.clone())).map_err(Error::Thread)?);
+        let peers =
+            Arc::new(Peers::start(params, post::deliver_from_members(core.clone())).map_err(Error::Thread)?);
         peers.set_removed(core.members.removed());
         if member.consensus.config().voters == [me] {
-            core.report(Input::Campaign);
+            core.post_input(ConsensusInput::Campaign);
         }
         let cluster = roster.identity.cluster;
-        let params = handle::Params {
+        let params = handle::HandleParams {
             identity: roster.identity,
             request_timeout: config.request_timeout,
             request_bytes_max: config.request_bytes_max,
@@ -184,40 +185,40 @@ impl Server {
     pub fn drain(mut self) {
         self.core.draining.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + self.drain_timeout;
-        self.hand_over(deadline);
-        let waiting = || self.core.waiters.count() + self.core.mesh.board.waiting();
+        self.transfer_leadership(deadline);
+        let waiting = || self.core.waiters.count() + self.core.mesh.status_board.waiting();
         let answered = poll(deadline, || waiting() == 0);
         if !answered {
             let waiting = waiting();
             tracing::warn!(waiting, "stopping with requests under way");
         }
-        self.end(End::Flushed);
+        self.end(ShutdownMode::Flushed);
     }
 
     /// Ends at once. Requests under way get `Stopped`; their outcome is unknown.
     pub fn stop(mut self) {
-        self.end(End::AtOnce);
+        self.end(ShutdownMode::AtOnce);
     }
 
     /// Transfers leadership to a connected member, if there is one.
-    fn hand_over(&self, deadline: Instant) {
-        let leads = || self.core.board.read().is_leader;
+    fn transfer_leadership(&self, deadline: Instant) {
+        let leads = || self.core.status.read().is_leader;
         let voters = self.core.members.list().into_iter().filter(|member| !member.learner);
-        let heir = voters.map(|member| member.id).find(|id| self.peers.connected(*id));
-        let (true, Some(heir)) = (leads(), heir) else { return };
-        self.core.report(Input::Transfer(heir));
+        let target = voters.map(|member| member.id).find(|id| self.peers.connected(*id));
+        let (true, Some(target)) = (leads(), target) else { return };
+        self.core.post_input(ConsensusInput::Transfer(target));
         if poll(deadline, || !leads()) {
-            tracing::info!(peer = heir.0, "transferred leadership");
+            tracing::info!(peer = target.0, "transferred leadership");
         }
     }
 
     /// Each thread ends after those that may still send to it.
-    fn end(&mut self, end: End) {
+    fn end(&mut self, end: ShutdownMode) {
         let Some(threads) = self.threads.take() else { return };
         self.core.draining.store(true, Ordering::Relaxed);
-        self.core.mesh.scout.close();
+        self.core.mesh.discovery.close();
         threads.scout.join();
-        self.core.mesh.seat.queue.close();
+        self.core.mesh.actor.queue.close();
         threads.mesh.join();
         self.core.mesh.store.close();
         threads.mesh_store.join();
@@ -228,7 +229,7 @@ impl Server {
         self.peers.halt();
         self.core.persist.close();
         threads.persist.join();
-        self.core.apply.queue.push(apply::Mail::Finish { flush: end == End::Flushed });
+        self.core.apply.queue.push(apply::ApplyMessage::Finish { flush: end == ShutdownMode::Flushed });
         threads.apply.join();
         self.core.apply.queue.close();
         self.core.storage.close();
@@ -242,7 +243,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.end(End::AtOnce);
+        self.end(ShutdownMode::AtOnce);
     }
 }
 
@@ -250,19 +251,19 @@ impl Threads {
     fn start(
         core: &Arc<Core>,
         peers: &Arc<Peers>,
-        member: Member,
+        member: OpenedMember,
         mesh_files: MeshFiles,
         cluster: ClusterId,
         config: &Config,
     ) -> io::Result<Threads> {
-        let Member { consensus, apply, journal, vault, .. } = member;
-        let view = vault.shared_view();
-        let streams = Streams::new(core.clone(), peers.clone(), config.election * 2);
-        let storage = storage::Loop::new(core.clone(), vault, streams, reserve_bytes(config));
+        let OpenedMember { consensus, apply, member_log, member_store, .. } = member;
+        let view = member_store.shared_view();
+        let streams = SnapshotStreams::new(core.clone(), peers.clone(), config.election * 2);
+        let storage = storage::StorageLoop::new(core.clone(), member_store, streams, reserve_bytes(config));
         let apply_tick = config.flush_interval.min(APPLY_TICK_MAX);
-        let apply = apply::Loop::new(core.clone(), apply, view, apply_tick, reserve_bytes(config));
-        let log = Writer::new(RaftLog::new(core.clone(), journal));
-        let consensus = consensus::Loop::new(
+        let apply = apply::ApplyLoop::new(core.clone(), apply, view, apply_tick, reserve_bytes(config));
+        let log = Writer::new(RaftLog::new(core.clone(), member_log));
+        let consensus = consensus::ConsensusLoop::new(
             core.clone(),
             peers.clone(),
             consensus,
@@ -272,20 +273,21 @@ impl Threads {
         let settings = mesh::start::settings(config, core, cluster);
         let segment_bytes = mesh::start::segment_bytes(config);
         let (node, mesh_log, mesh_store) =
-            mesh::node::Loop::new(core.clone(), peers.clone(), settings, segment_bytes, mesh_files);
-        let scout = Scout::new(core.clone(), peers.clone(), post::incoming_abroad(core.clone()));
+            mesh::node::MeshLoop::new(core.clone(), peers.clone(), settings, segment_bytes, mesh_files);
+        let scout =
+            RegionDiscovery::new(core.clone(), peers.clone(), post::deliver_from_regions(core.clone()));
         let (mesh_core, log_core, store_core, persist_core) =
             (core.clone(), core.clone(), core.clone(), core.clone());
         let core_of_apply = core.clone();
         let apply_thread = move || core_of_apply.apply.run(apply, || {});
         let core = core.clone();
-        let consensus_thread = move || core.consensus.run(consensus, || core.apply.queue.wake_for_news());
+        let consensus_thread = move || core.consensus.run(consensus, || core.apply.queue.wake_if_urgent());
         Ok(Threads {
             scout: Thread::spawn("mesh-scout", || scout.run())?,
-            mesh: Thread::spawn("mesh", move || mesh_core.mesh.seat.run(node, || {}))?,
+            mesh: Thread::spawn("mesh", move || mesh_core.mesh.actor.run(node, || {}))?,
             mesh_log: Thread::spawn("mesh-log", move || {
                 let persisted = |seq| {
-                    log_core.mesh.tell(mesh::node::Mail::Persisted(seq), 0);
+                    log_core.mesh.post_and_help(mesh::node::MeshMessage::Persisted(seq), 0);
                 };
                 durable_log::run(&log_core.mesh.log, &mesh_log, persisted);
             })?,
@@ -294,7 +296,8 @@ impl Threads {
             apply: Thread::spawn("apply", apply_thread)?,
             persist: Thread::spawn("persist", move || {
                 let persisted = |seq| {
-                    persist_core.consult(consensus::Mail::Input(Input::Persisted(seq)), 0);
+                    persist_core
+                        .post_and_help(consensus::ConsensusMessage::Input(ConsensusInput::Persisted(seq)), 0);
                 };
                 durable_log::run(&persist_core.persist, &log, persisted);
             })?,
@@ -304,10 +307,10 @@ impl Threads {
 }
 
 /// This member's identity, and the members of the cluster as far as it knows them at its start.
-pub(crate) struct Roster {
+pub(crate) struct StartMembers {
     pub identity: Identity,
     /// The first members; empty for a member that joined later.
-    founders: Vec<coord::Member>,
+    initial_members: Vec<coord::Member>,
     /// The table that a joining node received.
     members: coord::Members,
     /// A data-only node is no member.
@@ -318,16 +321,16 @@ pub(crate) struct Roster {
     secret: Option<Secret>,
 }
 
-impl Roster {
+impl StartMembers {
     /// A founder knows everything from its configuration; a node that has joined knows itself from its directory, and a
     /// joining node asks.
     fn find(
         config: &Config,
-        founder: Option<Roster>,
+        founder: Option<StartMembers>,
         owner: Option<Identity>,
-        guard: &Guard,
-    ) -> Result<Roster, Error> {
-        let was_founder = |founder: &Roster| owner.as_ref() == Some(&founder.identity);
+        guard: &PeerAuth,
+    ) -> Result<StartMembers, Error> {
+        let was_founder = |founder: &StartMembers| owner.as_ref() == Some(&founder.identity);
         if let Some(founder) = founder.filter(|founder| config.join.is_none() || was_founder(founder)) {
             return Ok(founder);
         }
@@ -335,60 +338,78 @@ impl Roster {
         match owner {
             Some(owner) => {
                 let identity = Identity { name: config.name.clone(), ..owner };
-                Ok(Roster::of(identity))
+                Ok(StartMembers::of(identity))
             }
             None => {
-                let approach = Approach::new(guard.clone(), join)?;
-                let place = join::find_place(config, join, &approach)?;
-                let Place { identity, members, data_only, is_new, secret } = place;
-                tracing::info!(member = identity.member.0, cluster = identity.cluster.0, "joined the cluster");
-                Ok(Roster { members, data_only, is_new, secret, ..Roster::of(identity) })
+                let approach = JoinCredentials::new(guard.clone(), join)?;
+                let place = join::request_to_join(config, join, &approach)?;
+                let JoinGrant { identity, members, data_only, is_new, secret } = place;
+                tracing::info!(
+                    member = identity.member.0,
+                    cluster = identity.cluster.0,
+                    "joined the cluster"
+                );
+                Ok(StartMembers { members, data_only, is_new, secret, ..StartMembers::of(identity) })
             }
         }
     }
 
     /// The members that a node can contact which has applied nothing yet. One that was admitted and ended before it learnt
     /// more asks again.
-    fn be_told(&mut self, config: &Config, guard: &Guard) -> Result<coord::Members, Error> {
+    fn ask_members(&mut self, config: &Config, guard: &PeerAuth) -> Result<coord::Members, Error> {
         if let Some(join) = &config.join
-            && self.founders.is_empty()
+            && self.initial_members.is_empty()
             && self.members.is_empty()
         {
-            let place = join::find_place(config, join, &Approach::new(guard.clone(), join)?)?;
+            let place = join::request_to_join(config, join, &JoinCredentials::new(guard.clone(), join)?)?;
             (self.members, self.data_only) = (place.members, place.data_only);
         }
         Ok(self.members.clone())
     }
 
     /// A member of the cluster that is founded by these.
-    pub fn founder(name: &str, members: &[config::Member], token: &str, tls: bool) -> Result<Roster, Error> {
+    pub fn founder(
+        name: &str,
+        members: &[config::ClusterMember],
+        token: &str,
+        tls: bool,
+    ) -> Result<StartMembers, Error> {
         let me = member_id(token, name);
-        let founders = members::configured(members, token, tls);
-        let ids: Vec<NodeId> = founders.iter().map(|member| member.id).collect();
+        let initial_members = members::configured(members, token, tls);
+        let ids: Vec<NodeId> = initial_members.iter().map(|member| member.id).collect();
         if !ids.contains(&me) {
             return Err(Error::NotAMember { name: name.to_owned() });
         }
         let identity = Identity { cluster: cluster_id(token, &ids), member: me, name: name.to_owned() };
-        Ok(Roster { founders, ..Roster::of(identity) })
+        Ok(StartMembers { initial_members, ..StartMembers::of(identity) })
     }
 
     /// A member that knows no other.
-    fn of(identity: Identity) -> Roster {
+    fn of(identity: Identity) -> StartMembers {
         let members = coord::Members::default();
-        Roster { identity, founders: Vec::new(), members, data_only: false, is_new: false, secret: None }
+        StartMembers {
+            identity,
+            initial_members: Vec::new(),
+            members,
+            data_only: false,
+            is_new: false,
+            secret: None,
+        }
     }
 }
 
 /// Until the member runs, it answers no request.
 fn answer_questions(handle: Arc<OnceLock<Handle>>) -> OnQuestion {
     Arc::new(move |question, asker| match handle.get() {
-        Some(handle) if mesh_node::is_region_question(&question) => scout::answer(handle, question, asker),
+        Some(handle) if mesh_node::is_region_question(&question) => {
+            region_discovery::answer(handle, question, asker)
+        }
         Some(handle) => join::answer(handle, question, asker),
         None => Bytes::new(),
     })
 }
 
-fn tell_openness(config: &Config, guard: &Guard) {
+fn log_open_peer_port(config: &Config, guard: &PeerAuth) {
     if !guard.is_open() {
         return;
     }
@@ -404,13 +425,13 @@ fn tell_openness(config: &Config, guard: &Guard) {
 }
 
 /// The data directory, owned by this process for as long as the lock lives.
-pub(crate) struct Directory {
+pub(crate) struct DataDir {
     pub disk: Arc<dyn Disk>,
     pub lock: Box<dyn DirLock>,
 }
 
-impl Directory {
-    pub fn open(path: &Path) -> Result<Directory, Error> {
+impl DataDir {
+    pub fn open(path: &Path) -> Result<DataDir, Error> {
         let trouble = |action| move |source| Error::DataDir { action, path: path.to_owned(), source };
         let disk = RealDisk::open(path.to_owned()).map_err(trouble("open or create files"))?;
         warn_of_loose_mode(path);
@@ -418,7 +439,7 @@ impl Directory {
             io::ErrorKind::WouldBlock => Error::InUse { path: path.to_owned() },
             _ => trouble("take the lock")(source),
         })?;
-        Ok(Directory { disk: Arc::new(disk), lock })
+        Ok(DataDir { disk: Arc::new(disk), lock })
     }
 }
 
@@ -447,7 +468,7 @@ pub(crate) fn reserve_bytes(config: &Config) -> u64 {
 fn with_reserve(disk: Arc<dyn Disk>, config: &Config) -> Result<Arc<dyn Disk>, Error> {
     let path = config.data_dir.clone();
     let trouble = |source| Error::DataDir { action: "keep space in reserve", path, source };
-    Ok(Arc::new(Reserve::over(disk, reserve_bytes(config)).map_err(trouble)?))
+    Ok(Arc::new(ReserveDisk::over(disk, reserve_bytes(config)).map_err(trouble)?))
 }
 
 fn observe_round_trips(core: Arc<Core>) -> OnRoundTrip {
@@ -463,12 +484,12 @@ fn tick(config: &Config) -> Duration {
     (config.heartbeat / HEARTBEAT_TICKS).max(Duration::from_millis(1))
 }
 
-fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
+fn engine_params(config: &Config, roster: &StartMembers) -> engine::MemberParams {
     let heartbeat_ticks = HEARTBEAT_TICKS as usize;
     let election_ticks = (config.election.as_micros() / tick(config).as_micros()) as usize;
     let raft = raft::Params {
         id: roster.identity.member,
-        voters: roster.founders.iter().map(|member| member.id).collect(),
+        voters: roster.initial_members.iter().map(|member| member.id).collect(),
         heartbeat_ticks,
         election_ticks: election_ticks.max(heartbeat_ticks + 1),
         seed: roster.identity.cluster.0,
@@ -478,25 +499,25 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
         lost: Doubt::None,
         is_new: roster.is_new,
     };
-    engine::Params {
-        consensus: node::consensus::Params { raft, retry_after: config.election },
+    engine::MemberParams {
+        consensus: node::consensus::ConsensusParams { raft, retry_after: config.election },
         flush_interval: config.flush_interval,
         flush_bytes: config.flush_bytes,
         range_bytes: RANGE_WHOLE_BYTES_MAX,
         quota_bytes: config.quota_bytes,
         compaction: compaction_params(config),
-        history: coord::Window {
+        history: coord::HistoryWindow {
             millis: i64::try_from(config.history_age.as_millis()).unwrap_or(i64::MAX),
             rows_max: config.history_rows_max,
         },
-        leases: node::leases::Params {
+        leases: node::lease_clock::LeaseClockParams {
             election: config.election,
             checkpoint_interval: LEASE_CHECKPOINT_INTERVAL,
         },
-        founders: roster.founders.clone(),
+        initial_members: roster.initial_members.clone(),
         first_boot: first_boot(),
         wal_segment_bytes: config.wal_segment_bytes,
-        vault: engine::VaultParams {
+        member_store: engine::MemberStoreParams {
             cache_bytes: STORE_CACHE_BYTES,
             chunk_bytes: SNAPSHOT_CHUNK_BYTES,
             unindexed_keys_max: UNINDEXED_KEYS_MAX,
@@ -516,15 +537,15 @@ fn first_boot() -> Boot {
     Boot(SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |age| age.as_secs().max(1)))
 }
 
-fn compaction_params(config: &Config) -> compactor::Params {
+fn compaction_params(config: &Config) -> compactor::CompactorParams {
     let compaction = config.compaction;
-    compactor::Params {
-        keep: compaction.map(|compaction| compactor::Keep {
+    compactor::CompactorParams {
+        keep: compaction.map(|compaction| compactor::Retention {
             age: compaction.keep_age,
             revisions: compaction.keep_revisions,
             step: compaction.step,
         }),
-        lag_max: compactor::Lag {
+        lag_max: compactor::LagLimit {
             age: compaction.map_or(Duration::MAX, |compaction| compaction.lag_age_max),
             revisions: compaction.map_or(u64::MAX, |compaction| compaction.lag_revisions_max),
         },
@@ -534,8 +555,8 @@ fn compaction_params(config: &Config) -> compactor::Params {
     }
 }
 
-fn tell_recovery(identity: &Identity, member: &Member) {
-    let Member { apply, recovery, boot, .. } = member;
+fn log_recovery(identity: &Identity, member: &OpenedMember) {
+    let OpenedMember { apply, recovery, boot, .. } = member;
     tracing::info!(
         node = identity.member.0,
         name = identity.name,

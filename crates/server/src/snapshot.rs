@@ -4,7 +4,7 @@
 use crate::core::Core;
 use crate::peer::{BulkError, Peers};
 use engine::SnapshotStream;
-use node::Input;
+use node::ConsensusInput;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 /// How long a peer may take for one piece.
 const PIECE_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(crate) struct Streams {
-    sender: Arc<Sender>,
+pub(crate) struct SnapshotStreams {
+    sender: Arc<SnapshotSender>,
     threads: Vec<JoinHandle<()>>,
 }
 
-struct Sender {
+struct SnapshotSender {
     core: Arc<Core>,
     peers: Arc<Peers>,
     /// How long a peer has at least to make a snapshot durable once it has all of it.
@@ -26,10 +26,11 @@ struct Sender {
     stop: Condvar,
 }
 
-impl Streams {
-    pub fn new(core: Arc<Core>, peers: Arc<Peers>, patience: Duration) -> Streams {
-        let sender = Sender { core, peers, patience, stopping: Mutex::new(false), stop: Condvar::new() };
-        Streams { sender: Arc::new(sender), threads: Vec::new() }
+impl SnapshotStreams {
+    pub fn new(core: Arc<Core>, peers: Arc<Peers>, patience: Duration) -> SnapshotStreams {
+        let sender =
+            SnapshotSender { core, peers, patience, stopping: Mutex::new(false), stop: Condvar::new() };
+        SnapshotStreams { sender: Arc::new(sender), threads: Vec::new() }
     }
 
     pub fn begin(&mut self, stream: SnapshotStream) {
@@ -42,7 +43,7 @@ impl Streams {
             Ok(thread) => self.threads.push(thread),
             Err(error) => {
                 tracing::warn!(peer = to.0, %error, "cannot start a thread to send a snapshot");
-                self.sender.core.report(Input::SnapshotSent { to, ok: false });
+                self.sender.core.post_input(ConsensusInput::SnapshotSent { to, ok: false });
             }
         }
     }
@@ -59,7 +60,7 @@ impl Streams {
     }
 }
 
-impl Sender {
+impl SnapshotSender {
     fn run(&self, stream: SnapshotStream) {
         let to = stream.to();
         let start = Instant::now();
@@ -68,11 +69,11 @@ impl Sender {
         match &result {
             Ok(()) => {
                 tracing::info!(peer = to.0, elapsed_ms = elapsed.as_millis() as u64, "snapshot sent");
-                self.leave_time(elapsed + self.patience);
+                self.wait_before_report(elapsed + self.patience);
             }
             Err(error) => tracing::warn!(peer = to.0, %error, "snapshot not sent"),
         }
-        self.core.report(Input::SnapshotSent { to, ok: result.is_ok() });
+        self.core.post_input(ConsensusInput::SnapshotSent { to, ok: result.is_ok() });
     }
 
     fn send(&self, stream: SnapshotStream) -> Result<(), BulkError> {
@@ -85,7 +86,7 @@ impl Sender {
 
     /// The report makes the leader try the log again, and a peer that is still storing what came would ask
     /// for another snapshot. One that is done says so by itself, and the report then means nothing.
-    fn leave_time(&self, span: Duration) {
+    fn wait_before_report(&self, span: Duration) {
         let stopping = self.stopping.lock().expect("nothing panics in here");
         let waited = self.stop.wait_timeout_while(stopping, span, |stopping| !*stopping);
         drop(waited.expect("nothing panics in here"));

@@ -8,13 +8,13 @@ const WARN_PERCENT: u64 = 80;
 const CALM_PERCENT: u64 = 70;
 
 #[derive(Default)]
-pub(crate) struct Space {
+pub(crate) struct SpaceLog {
     warned: bool,
     full: bool,
 }
 
-impl Space {
-    pub fn tell(&mut self, machine: &Apply) {
+impl SpaceLog {
+    pub fn report(&mut self, machine: &Apply) {
         let (stored_bytes, quota_bytes) = (machine.stored_bytes(), machine.quota_bytes());
         let full = machine.alarms().any(|alarm| alarm.kind == AlarmKind::NoSpace);
         let percent = stored_bytes.saturating_mul(100).checked_div(quota_bytes).unwrap_or(0);

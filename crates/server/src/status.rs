@@ -5,7 +5,7 @@ use base::{ClusterId, Index, NodeId, Revision, Term};
 use coord::AlarmKind;
 use coord::watch::Counts;
 use node::Apply;
-use node::room::Measures;
+use node::disk_space::DiskMeasures;
 use raft::Role;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -49,7 +49,7 @@ pub struct Status {
 
 /// The shared status that the threads write.
 #[derive(Default)]
-pub(crate) struct Board {
+pub(crate) struct SharedStatus {
     term: AtomicU64,
     /// Zero means none.
     leader: AtomicU64,
@@ -84,7 +84,7 @@ pub(crate) struct Board {
     waits_for: Mutex<Vec<NodeId>>,
 }
 
-impl Board {
+impl SharedStatus {
     pub fn waits_for(&self) -> Vec<NodeId> {
         self.waits_for.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -125,7 +125,7 @@ impl Board {
             return true;
         }
         let wanted_bytes = (bytes + under_way_bytes) as u64;
-        let refused = !self.measures().has_room_for(wanted_bytes, self.low_bytes.load(Relaxed));
+        let refused = !self.measures().has_space_for(wanted_bytes, self.low_bytes.load(Relaxed));
         if refused {
             self.refused_bytes.fetch_max(bytes as u64, Relaxed);
         }
@@ -163,8 +163,8 @@ impl Board {
     }
 
     /// The last measurement of the disk.
-    pub fn measures(&self) -> Measures {
-        Measures {
+    pub fn measures(&self) -> DiskMeasures {
+        DiskMeasures {
             free_bytes: self.free_bytes.load(Relaxed),
             taken_bytes: self.taken_bytes.load(Relaxed),
             held_bytes: self.held_bytes.load(Relaxed),

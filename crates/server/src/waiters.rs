@@ -3,10 +3,10 @@
 //! machines accept is answered or refused at its deadline, so the deque cannot grow for ever; a caller that
 //! has gone away keeps its slot until then. A caller without a deadline moves to a map when the deque gets long.
 
-use crate::handle::Answer;
-use crate::mailbox::Mailbox;
+use crate::handle::InboxReply;
+use crate::reply_inbox::ReplyInbox;
 use base::limits::{PROPOSALS_WAITING_BYTES_MAX, REQUESTS_WAITING_MAX};
-use base::{Code, Token};
+use base::{Code, ReplyToken};
 use coord::reply::Reply;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,57 +16,57 @@ use tokio::sync::oneshot;
 
 /// A caller that waits, and how many bytes of its proposal may still come into the log.
 pub(crate) struct Waiter {
-    pub caller: Caller,
+    pub caller: ReplyRoute,
     pub bytes: usize,
 }
 
 /// How a caller gets its answer: by its own channel, or by an inbox together with others.
-pub(crate) enum Caller {
-    Alone(oneshot::Sender<Result<Reply, Code>>),
-    Mailbox(Ticket),
+pub(crate) enum ReplyRoute {
+    Oneshot(oneshot::Sender<Result<Reply, Code>>),
+    Inbox(ReplyTicket),
 }
 
 /// An answer that is owed to an inbox. If it is dropped without an answer, the inbox gets `Stopped`.
-pub(crate) struct Ticket {
-    mailbox: Option<Arc<Mailbox<Answer>>>,
+pub(crate) struct ReplyTicket {
+    inbox: Option<Arc<ReplyInbox<InboxReply>>>,
     number: u64,
 }
 
-impl Caller {
-    pub fn mailbox(mailbox: Arc<Mailbox<Answer>>, number: u64) -> Caller {
-        Caller::Mailbox(Ticket { mailbox: Some(mailbox), number })
+impl ReplyRoute {
+    pub fn inbox(inbox: Arc<ReplyInbox<InboxReply>>, number: u64) -> ReplyRoute {
+        ReplyRoute::Inbox(ReplyTicket { inbox: Some(inbox), number })
     }
 
     /// Hands over the answer. Returns the waker of the reader, if it must be woken.
     fn send(self, answer: Result<Reply, Code>) -> Option<Waker> {
         match self {
-            Caller::Alone(sender) => {
+            ReplyRoute::Oneshot(sender) => {
                 // The caller may have gone away.
                 let _ = sender.send(answer);
                 None
             }
-            Caller::Mailbox(ticket) => ticket.send(answer),
+            ReplyRoute::Inbox(ticket) => ticket.send(answer),
         }
     }
 }
 
-impl Ticket {
+impl ReplyTicket {
     fn send(mut self, outcome: Result<Reply, Code>) -> Option<Waker> {
-        let mailbox = self.mailbox.take()?;
-        mailbox.push_quietly(Answer { ticket: self.number, outcome })
+        let inbox = self.inbox.take()?;
+        inbox.push_returning_waker(InboxReply { ticket: self.number, outcome })
     }
 }
 
-impl Drop for Ticket {
+impl Drop for ReplyTicket {
     fn drop(&mut self) {
-        if let Some(mailbox) = self.mailbox.take() {
-            mailbox.push(Answer { ticket: self.number, outcome: Err(Code::Stopped) });
+        if let Some(inbox) = self.inbox.take() {
+            inbox.push(InboxReply { ticket: self.number, outcome: Err(Code::Stopped) });
         }
     }
 }
 
 /// The deque gets longer than this only when the caller at its head waits without a deadline.
-const ROW_LEN_MAX: usize = 4 * REQUESTS_WAITING_MAX;
+const SLOTS_MAX: usize = 4 * REQUESTS_WAITING_MAX;
 
 #[derive(Default)]
 pub(crate) struct Waiters {
@@ -74,16 +74,16 @@ pub(crate) struct Waiters {
     waiting: AtomicUsize,
     /// The bytes of their proposals.
     bytes: AtomicUsize,
-    row: Mutex<Row>,
+    slots: Mutex<WaiterSlots>,
 }
 
 #[derive(Default)]
-struct Row {
+struct WaiterSlots {
     /// The token of the first slot.
     first: u64,
-    places: VecDeque<Option<Waiter>>,
+    queue: VecDeque<Option<Waiter>>,
     /// Callers that wait without a deadline and were moved out of the deque.
-    aside: BTreeMap<u64, Waiter>,
+    overflow: BTreeMap<u64, Waiter>,
 }
 
 /// How many of the waiting requests may be urgent ones only.
@@ -99,8 +99,8 @@ pub enum Priority {
 }
 
 impl Waiters {
-    fn lock(&self) -> MutexGuard<'_, Row> {
-        self.row.lock().expect("no thread panics while it holds the waiters")
+    fn lock(&self) -> MutexGuard<'_, WaiterSlots> {
+        self.slots.lock().expect("no thread panics while it holds the waiters")
     }
 
     /// Admits one more, which proposes so many bytes, unless too many wait.
@@ -136,21 +136,21 @@ impl Waiters {
     }
 
     /// Assigns the callers the tokens from `first` on, which follow the last ones assigned.
-    pub fn register(&self, first: Token, arrived: &mut Vec<Waiter>) {
+    pub fn register(&self, first: ReplyToken, arrived: &mut Vec<Waiter>) {
         if arrived.is_empty() {
             return;
         }
-        let mut row = self.lock();
-        if row.places.is_empty() {
-            row.first = first.0;
+        let mut slots = self.lock();
+        if slots.queue.is_empty() {
+            slots.first = first.0;
         }
-        assert_eq!(row.first + row.places.len() as u64, first.0, "tokens are consecutive");
-        row.places.extend(arrived.drain(..).map(Some));
-        row.step_aside();
+        assert_eq!(slots.first + slots.queue.len() as u64, first.0, "tokens are consecutive");
+        slots.queue.extend(arrived.drain(..).map(Some));
+        slots.move_to_overflow();
     }
 
     /// Delivers answers. Those whose caller was refused before are dropped.
-    pub fn deliver(&self, answers: impl Iterator<Item = (Token, Result<Reply, Code>)>) {
+    pub fn deliver(&self, answers: impl Iterator<Item = (ReplyToken, Result<Reply, Code>)>) {
         // Callers are woken after the lock is released.
         let found = self.find(answers);
         self.dismiss(found.len(), found.iter().map(|(waiter, _)| waiter.bytes).sum());
@@ -162,23 +162,23 @@ impl Waiters {
 
     fn find(
         &self,
-        answers: impl Iterator<Item = (Token, Result<Reply, Code>)>,
+        answers: impl Iterator<Item = (ReplyToken, Result<Reply, Code>)>,
     ) -> Vec<(Waiter, Result<Reply, Code>)> {
-        let mut row = self.lock();
+        let mut slots = self.lock();
         let found =
-            answers.filter_map(|(token, answer)| row.take(token).map(|waiter| (waiter, answer))).collect();
-        row.close_up();
+            answers.filter_map(|(token, answer)| slots.take(token).map(|waiter| (waiter, answer))).collect();
+        slots.drop_answered_head();
         found
     }
 
     /// The end: callers that still wait get an error.
     pub fn clear(&self) {
-        let mut row = self.lock();
-        let places = std::mem::take(&mut row.places);
-        let aside = std::mem::take(&mut row.aside);
-        drop(row);
+        let mut slots = self.lock();
+        let queue = std::mem::take(&mut slots.queue);
+        let overflow = std::mem::take(&mut slots.overflow);
+        drop(slots);
         let (mut count, mut bytes) = (0, 0);
-        for waiter in places.iter().flatten().chain(aside.values()) {
+        for waiter in queue.iter().flatten().chain(overflow.values()) {
             count += 1;
             bytes += waiter.bytes;
         }
@@ -186,22 +186,22 @@ impl Waiters {
     }
 }
 
-impl Row {
-    fn take(&mut self, token: Token) -> Option<Waiter> {
-        let Some(idx) = token.0.checked_sub(self.first) else { return self.aside.remove(&token.0) };
-        self.places.get_mut(usize::try_from(idx).ok()?)?.take()
+impl WaiterSlots {
+    fn take(&mut self, token: ReplyToken) -> Option<Waiter> {
+        let Some(idx) = token.0.checked_sub(self.first) else { return self.overflow.remove(&token.0) };
+        self.queue.get_mut(usize::try_from(idx).ok()?)?.take()
     }
 
-    fn step_aside(&mut self) {
-        while self.places.len() > ROW_LEN_MAX {
-            let place = self.places.pop_front().flatten();
-            self.aside.extend(place.map(|waiter| (self.first, waiter)));
+    fn move_to_overflow(&mut self) {
+        while self.queue.len() > SLOTS_MAX {
+            let place = self.queue.pop_front().flatten();
+            self.overflow.extend(place.map(|waiter| (self.first, waiter)));
             self.first += 1;
         }
     }
 
-    fn close_up(&mut self) {
-        while self.places.pop_front_if(|place| place.is_none()).is_some() {
+    fn drop_answered_head(&mut self) {
+        while self.queue.pop_front_if(|place| place.is_none()).is_some() {
             self.first += 1;
         }
     }
@@ -214,21 +214,21 @@ mod tests {
 
     const BYTES: usize = 100;
 
-    fn waiter(caller: Caller) -> Waiter {
+    fn waiter(caller: ReplyRoute) -> Waiter {
         Waiter { caller, bytes: BYTES }
     }
 
     fn three() -> (Waiters, Vec<oneshot::Receiver<Result<Reply, Code>>>) {
         let waiters = Waiters::default();
         let (callers, receivers): (Vec<_>, Vec<_>) = (0..3).map(|_| oneshot::channel()).unzip();
-        let mut callers = callers.into_iter().map(|sender| waiter(Caller::Alone(sender))).collect();
+        let mut callers = callers.into_iter().map(|sender| waiter(ReplyRoute::Oneshot(sender))).collect();
         assert!((0..3).all(|_| waiters.admit(BYTES, Ordinary)));
-        waiters.register(Token(1), &mut callers);
+        waiters.register(ReplyToken(1), &mut callers);
         (waiters, receivers)
     }
 
     fn refuse(waiters: &Waiters, token: u64) {
-        waiters.deliver([(Token(token), Err(Code::Timeout))].into_iter());
+        waiters.deliver([(ReplyToken(token), Err(Code::Timeout))].into_iter());
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
         }
         assert!(receivers.iter_mut().all(|receiver| receiver.try_recv() == Ok(Err(Code::Timeout))));
         assert_eq!(waiters.count(), 0);
-        assert!(waiters.lock().places.is_empty());
+        assert!(waiters.lock().queue.is_empty());
     }
 
     #[test]
@@ -248,11 +248,11 @@ mod tests {
         drop(receivers);
         (1..=3).for_each(|token| refuse(&waiters, token));
         assert_eq!(waiters.count(), 0);
-        assert!(waiters.lock().places.is_empty());
+        assert!(waiters.lock().queue.is_empty());
     }
 
     #[test]
-    fn at_the_end_every_caller_hears_that_nothing_comes() {
+    fn at_the_end_every_caller_gets_an_error() {
         let (waiters, mut receivers) = three();
         refuse(&waiters, 2);
         assert_eq!(waiters.bytes(), 2 * BYTES, "those who wait may still come into the log");
@@ -262,35 +262,35 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_without_end_does_not_hold_up_the_row() {
+    fn a_caller_without_a_deadline_does_not_hold_up_the_slots() {
         let (waiters, mut receivers) = three();
         refuse(&waiters, 2);
-        for token in 4..4 + 2 * ROW_LEN_MAX as u64 {
+        for token in 4..4 + 2 * SLOTS_MAX as u64 {
             let (caller, _) = oneshot::channel();
             assert!(waiters.admit(BYTES, Ordinary));
-            waiters.register(Token(token), &mut vec![waiter(Caller::Alone(caller))]);
+            waiters.register(ReplyToken(token), &mut vec![waiter(ReplyRoute::Oneshot(caller))]);
             refuse(&waiters, token);
         }
-        assert!(waiters.lock().places.len() <= ROW_LEN_MAX);
+        assert!(waiters.lock().queue.len() <= SLOTS_MAX);
         assert!(receivers[0].try_recv().is_err());
         refuse(&waiters, 1);
         refuse(&waiters, 3);
         assert_eq!(receivers[0].try_recv(), Ok(Err(Code::Timeout)));
         assert_eq!(receivers[2].try_recv(), Ok(Err(Code::Timeout)));
-        assert!(waiters.lock().aside.is_empty());
+        assert!(waiters.lock().overflow.is_empty());
     }
 
     #[test]
-    fn a_mailbox_hears_of_each_of_its_tickets_once() {
+    fn an_inbox_gets_each_of_its_tickets_once() {
         let waiters = Waiters::default();
-        let mailbox = Arc::new(Mailbox::default());
+        let inbox = Arc::new(ReplyInbox::default());
         assert!((0..3).all(|_| waiters.admit(BYTES, Ordinary)));
-        let mut callers = (10..13).map(|number| waiter(Caller::mailbox(mailbox.clone(), number))).collect();
-        waiters.register(Token(1), &mut callers);
+        let mut callers = (10..13).map(|number| waiter(ReplyRoute::inbox(inbox.clone(), number))).collect();
+        waiters.register(ReplyToken(1), &mut callers);
         [2, 1, 2].into_iter().for_each(|token| refuse(&waiters, token));
         waiters.clear();
         let mut answers = Vec::new();
-        mailbox.take(&mut answers, &std::task::Context::from_waker(Waker::noop()));
+        inbox.take(&mut answers, &std::task::Context::from_waker(Waker::noop()));
         let heard: Vec<_> = answers.iter().map(|answer| (answer.ticket, answer.outcome.clone())).collect();
         let (timeout, stopped) = (Err(Code::Timeout), Err(Code::Stopped));
         assert_eq!(heard, [(11, timeout.clone()), (10, timeout), (12, stopped)]);

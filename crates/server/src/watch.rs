@@ -3,7 +3,7 @@
 //! and turn. Both ways are bounded: requests by permits, and while many responses wait; responses by the
 //! credit that goes back to the hub as the client takes them.
 
-use crate::apply::Mail;
+use crate::apply::ApplyMessage;
 use crate::core::Core;
 use base::limits::{WATCH_REQUESTS_MAX, WATCH_WINDOW_BYTES, WATCH_WINDOW_RESPONSES};
 use coord::watch::{Credit, Input, Response, StreamId};
@@ -18,47 +18,48 @@ use tokio::sync::{Notify, Semaphore};
 pub(crate) const WINDOW: Credit =
     Credit { responses: WATCH_WINDOW_RESPONSES as i64, bytes: WATCH_WINDOW_BYTES as i64 };
 
-pub(crate) fn open(core: &Arc<Core>) -> (Requests, Responses) {
+pub(crate) fn open(core: &Arc<Core>) -> (WatchRequests, WatchResponses) {
     let stream = StreamId(core.watch_streams.fetch_add(1, Ordering::Relaxed));
     let (sender, inbox) = unbounded_channel();
-    let waiting = Arc::new(Waiting::default());
-    let outlet = Outlet { sender, waiting: waiting.clone(), pending: Vec::new() };
-    core.apply.queue.push(Mail::WatchOpen { stream, outlet });
+    let waiting = Arc::new(UntakenResponses::default());
+    let outlet = StreamOutput { sender, waiting: waiting.clone(), pending: Vec::new() };
+    core.apply.queue.push(ApplyMessage::WatchOpen { stream, outlet });
     let permits = Arc::new(Semaphore::new(WATCH_REQUESTS_MAX));
-    let requests = Requests { stream, core: core.clone(), permits, waiting: waiting.clone() };
+    let requests = WatchRequests { stream, core: core.clone(), permits, waiting: waiting.clone() };
     let nothing = Credit::default();
-    let responses = Responses { stream, core: core.clone(), inbox, waiting, given: nothing, taken: nothing };
+    let responses =
+        WatchResponses { stream, core: core.clone(), inbox, waiting, given: nothing, taken: nothing };
     (requests, responses)
 }
 
 /// Responses that the client has not taken yet.
 #[derive(Default)]
-struct Waiting {
+struct UntakenResponses {
     responses: AtomicUsize,
     fewer: Notify,
 }
 
-pub struct Requests {
+pub struct WatchRequests {
     stream: StreamId,
     core: Arc<Core>,
     permits: Arc<Semaphore>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<UntakenResponses>,
 }
 
-impl Requests {
+impl WatchRequests {
     pub fn stream(&self) -> StreamId {
         self.stream
     }
 
     /// Waits while the client has taken too little. False when the member has stopped.
     pub async fn send(&self, input: Input) -> bool {
-        self.await_room().await;
+        self.await_space().await;
         let permit = self.permits.clone().acquire_owned().await.expect("it is never closed");
-        self.core.apply.queue.push(Mail::Watch { input, permit: Some(permit) })
+        self.core.apply.queue.push(ApplyMessage::Watch { input, permit: Some(permit) })
     }
 
     /// Not every response waits for credit: those that answer a request wait here, before it is made.
-    async fn await_room(&self) {
+    async fn await_space(&self) {
         loop {
             let fewer = self.waiting.fewer.notified();
             if self.waiting.responses.load(Ordering::Acquire) < 2 * WATCH_WINDOW_RESPONSES {
@@ -69,18 +70,18 @@ impl Requests {
     }
 }
 
-pub struct Responses {
+pub struct WatchResponses {
     stream: StreamId,
     core: Arc<Core>,
     inbox: UnboundedReceiver<Vec<Response>>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<UntakenResponses>,
     /// The cost of the last batch, which the client may still be reading.
     given: Credit,
     /// The cost of what the client took and the hub does not know of.
     taken: Credit,
 }
 
-impl Responses {
+impl WatchResponses {
     /// What has gathered for the client; `None` when the member has stopped. The call says that the previous
     /// batch has been taken.
     pub fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<Response>>> {
@@ -98,34 +99,34 @@ impl Responses {
         if self.taken.responses >= WINDOW.responses / 2 || self.taken.bytes >= WINDOW.bytes / 2 {
             let credit = std::mem::take(&mut self.taken);
             let input = Input::Credit { stream: self.stream, credit };
-            self.core.apply.queue.push(Mail::Watch { input, permit: None });
+            self.core.apply.queue.push(ApplyMessage::Watch { input, permit: None });
         }
     }
 }
 
-impl Drop for Responses {
+impl Drop for WatchResponses {
     fn drop(&mut self) {
-        self.core.apply.queue.push(Mail::Watch { input: Input::Close(self.stream), permit: None });
+        self.core.apply.queue.push(ApplyMessage::Watch { input: Input::Close(self.stream), permit: None });
     }
 }
 
 /// The apply thread's end of one stream.
-pub(crate) struct Outlet {
+pub(crate) struct StreamOutput {
     sender: UnboundedSender<Vec<Response>>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<UntakenResponses>,
     /// Of this turn.
     pending: Vec<Response>,
 }
 
 #[derive(Default)]
-pub(crate) struct Outlets {
-    streams: BTreeMap<StreamId, Outlet>,
+pub(crate) struct StreamOutputs {
+    streams: BTreeMap<StreamId, StreamOutput>,
     /// Streams with something pending.
     touched: Vec<StreamId>,
 }
 
-impl Outlets {
-    pub fn open(&mut self, stream: StreamId, outlet: Outlet) {
+impl StreamOutputs {
+    pub fn open(&mut self, stream: StreamId, outlet: StreamOutput) {
         self.streams.insert(stream, outlet);
     }
 
@@ -166,7 +167,7 @@ impl Outlets {
     }
 }
 
-impl Outlet {
+impl StreamOutput {
     fn send(&mut self) {
         let batch = std::mem::take(&mut self.pending);
         self.waiting.responses.fetch_add(batch.len(), Ordering::Release);

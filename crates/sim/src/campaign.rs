@@ -1,9 +1,9 @@
 //! Many seeds, on all cores, until a count or a time is reached.
 //! Seeds are handed out in order, so a campaign of N seeds always covers the same ones.
 
+use crate::counts::WorldCounts;
 use crate::run::{self, Report};
 use crate::scenario::Scenario;
-use crate::tally::Tally;
 use base::mutant::Mutant;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct CampaignPlan {
     pub first: u64,
     pub seeds: u64,
     pub until: Option<Instant>,
@@ -24,7 +24,7 @@ pub struct Plan {
 
 pub struct Summary {
     pub seeds: u64,
-    pub tally: Tally,
+    pub counts: WorldCounts,
     /// How often that happened which the scenario is about.
     pub met: u64,
     pub elapsed: Duration,
@@ -39,11 +39,11 @@ impl Summary {
 }
 
 /// Runs the plan; `progress` is told of every seed that ends.
-pub fn run(plan: &Plan, progress: &(dyn Fn(&Report) + Sync)) -> Summary {
+pub fn run(plan: &CampaignPlan, progress: &(dyn Fn(&Report) + Sync)) -> Summary {
     let started = Instant::now();
     let next = AtomicU64::new(0);
     let stop = AtomicBool::new(false);
-    let done: Mutex<(u64, Tally, u64, Vec<Report>)> = Mutex::default();
+    let done: Mutex<(u64, WorldCounts, u64, Vec<Report>)> = Mutex::default();
     let out_of_time = || plan.until.is_some_and(|until| Instant::now() >= until);
     thread::scope(|scope| {
         for _ in 0..plan.threads {
@@ -57,7 +57,7 @@ pub fn run(plan: &Plan, progress: &(dyn Fn(&Report) + Sync)) -> Summary {
                     progress(&report);
                     let mut done = done.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     done.0 += 1;
-                    done.1.add(&report.tally);
+                    done.1.add(&report.counts);
                     done.2 += report.met;
                     if report.violation.is_some() {
                         stop.fetch_or(plan.stop_at_first, Ordering::Relaxed);
@@ -67,8 +67,8 @@ pub fn run(plan: &Plan, progress: &(dyn Fn(&Report) + Sync)) -> Summary {
             });
         }
     });
-    let (seeds, tally, met, mut violations) =
+    let (seeds, counts, met, mut violations) =
         done.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     violations.sort_by_key(|report| report.seed);
-    Summary { seeds, tally, met, elapsed: started.elapsed(), violations }
+    Summary { seeds, counts, met, elapsed: started.elapsed(), violations }
 }

@@ -1,19 +1,19 @@
 //! Clients: each asks one thing at a time, of any member, and gives up after a while.
 //! What they asked and heard becomes the history that the judges read.
 
-use crate::history::{Asked, History, Operation, Outcome};
+use crate::history::{History, ModelRequest, Operation, Outcome};
 use crate::host::outcome_of;
 use crate::operators::HOSTS_MAX;
 use crate::oracle::{Checker, Violation};
 use crate::workload::Workload;
 use crate::world::{Checked, Event, World};
 use base::rng::mix;
-use base::{Code, ProposalId, Token};
+use base::{Code, ProposalId, ReplyToken};
 use bytes::Bytes;
 use coord::reply::{Body, Reply};
 use coord::request::Request;
-use coord::{Caller, Command, Once};
-use node::{Input, Work};
+use coord::{Caller, Command, IdempotentCommand};
+use node::{ClientWork, ConsensusInput};
 use std::time::Duration;
 
 pub struct Clients {
@@ -60,7 +60,7 @@ impl World {
         }
         let host = self.any_host();
         if self.hosts[host].process.is_none() {
-            self.agenda.after(100_000, Event::Ask { client });
+            self.events.after(100_000, Event::Ask { client });
             return Ok(());
         }
         let request = self.clients.workload.next(&mut self.rng, self.settings.bias.mix);
@@ -73,7 +73,7 @@ impl World {
         let operation = self.clients.history.len();
         self.clients.history.push(Operation {
             client: client as u64,
-            invoked: self.agenda.now(),
+            invoked: self.events.now(),
             returned: None,
             request: request.into(),
             outcome: Outcome::Unknown,
@@ -86,39 +86,41 @@ impl World {
 
     /// Sends it for the first time, or again.
     pub fn send_operation(&mut self, host: usize, operation: usize) {
-        let life = self.hosts[host].life;
-        self.agenda.after(100, Event::Arrive { host, life, operation });
+        let pid = self.hosts[host].pid;
+        self.events.after(100, Event::Arrive { host, pid, operation });
         let patience = match self.sessions.id_of(operation) {
             Some(_) => self.rng.between(PATIENCE_FOR_AN_ATTEMPT_US.0, PATIENCE_FOR_AN_ATTEMPT_US.1),
             None => PATIENCE_US,
         };
         let attempt = self.sessions.attempt_of(operation);
-        self.agenda.after(patience, Event::GiveUp { operation, attempt });
+        self.events.after(patience, Event::GiveUp { operation, attempt });
     }
 
     pub fn arrive(&mut self, host: usize, operation: usize) -> Checked {
         let deadline = self.local_now(host).after(DEADLINE);
-        let Asked::Kv(request) = self.clients.history[operation].request.clone() else {
+        let ModelRequest::Kv(request) = self.clients.history[operation].request.clone() else {
             unreachable!("clients ask about keys")
         };
         let work = match request.is_read_only() {
-            true => Work::Read(request, Caller::Nobody),
-            false => Work::Propose(self.command_of(operation, request)),
+            true => ClientWork::Read(request, Caller::Anonymous),
+            false => ClientWork::Propose(self.command_of(operation, request)),
         };
         let origin = self.hosts[host].id;
         let process = self.process(host);
         process.tokens += 1;
-        let token = Token(process.tokens);
+        let token = ReplyToken(process.tokens);
         process.waiting.insert(token, operation);
         let id = ProposalId { origin, boot: process.member.boot, seq: token.0 };
         self.truth.asked(id, operation);
-        self.drive(host, Input::Request(node::Request { token, deadline, work }))
+        self.drive(host, ConsensusInput::Request(node::ClientRequest { token, deadline, work }))
     }
 
     fn command_of(&self, operation: usize, request: Request) -> Bytes {
         let command = Command::from_request(request).expect("what writes is a command");
         let command = match self.sessions.id_of(operation) {
-            Some(id) => Command::Once(Once::new(id, command).expect("clients may ask for it")),
+            Some(id) => {
+                Command::Idempotent(IdempotentCommand::new(id, command).expect("clients may ask for it"))
+            }
             None => command,
         };
         let mut bytes = Vec::new();
@@ -127,13 +129,13 @@ impl World {
     }
 
     /// A member answers.
-    pub fn answer(&mut self, host: usize, token: Token, result: Result<Reply, Code>) {
-        if self.process(host).is_for_contender(token) {
-            let life = self.hosts[host].life;
-            return self.agenda.after(1, Event::Told { host, life, token, result: Box::new(result) });
+    pub fn answer(&mut self, host: usize, token: ReplyToken, result: Result<Reply, Code>) {
+        if self.process(host).is_for_lock_client(token) {
+            let pid = self.hosts[host].pid;
+            return self.events.after(1, Event::Told { host, pid, token, result: Box::new(result) });
         }
         let Some(operation) = self.process(host).waiting.remove(&token) else {
-            return self.tell_tenant(host, token, &result);
+            return self.answer_side_request(host, token, &result);
         };
         let result = match result {
             Ok(Reply { revision, body: Body::Large(range) }) => {
@@ -172,17 +174,17 @@ impl World {
             return;
         }
         self.sessions.give_up(operation);
-        let now = self.agenda.now();
+        let now = self.events.now();
         let counter = match &outcome {
-            Outcome::Done(_) => &mut self.tally.answered,
-            Outcome::Refused(_) => &mut self.tally.refused,
-            Outcome::Unknown => &mut self.tally.unknown,
+            Outcome::Done(_) => &mut self.counts.answered,
+            Outcome::Refused(_) => &mut self.counts.refused,
+            Outcome::Unknown => &mut self.counts.unknown,
         };
         if let Some(client) = self.clients.settle(operation, now, outcome) {
             *counter += 1;
             self.trace = mix(self.trace ^ operation as u64);
             let think = self.rng.between(1_000, self.settings.think_us);
-            self.agenda.after(think, Event::Ask { client });
+            self.events.after(think, Event::Ask { client });
         }
     }
 }

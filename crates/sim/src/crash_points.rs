@@ -2,13 +2,13 @@
 //! The world says when a host is at one of them; the host that a run has chosen loses its power there, before anything
 //! else happens. The judges then say whether the revision went down or a live value was lost.
 
-use crate::nemesis::Death;
+use crate::nemesis::ProcessEnd;
 use crate::world::{Event, World};
 use base::Table;
 use coord::Command;
-use node::apply::{Flush, Output};
-use node::word::{Round, Said};
-use node::{Stage, Word, batch};
+use node::apply::{ApplyOutput, Flush};
+use node::peer_message::{CompactionMessage, CompactionSignal};
+use node::{PeerMessage, StagingStep, batch};
 use raft::{Entry, Persist, Record};
 use std::collections::BTreeMap;
 
@@ -92,26 +92,26 @@ impl World {
         match point {
             Point::SweepWritten => self.cut_power_soon(host),
             // Nothing else of this host's happens within a microsecond.
-            _ => self.agenda.after(1, Event::PowerCut { host }),
+            _ => self.events.after(1, Event::PowerCut { host }),
         }
     }
 
     pub fn lose_power(&mut self, host: usize) {
         if !self.calm {
-            self.strike(host, Death::PowerCut);
+            self.strike(host, ProcessEnd::PowerCut);
         }
     }
 
     /// What a turn of the apply thread says, proposes and decides.
-    pub fn reach_by_turn(&mut self, host: usize, raised: bool, out: &Output) {
-        for (_, word) in &out.words {
-            let Word::Round(Round { said, .. }) = word else { continue };
-            let point = match said {
-                Said::Ask => Point::RoundAsked,
-                Said::Need(_) => Point::NeedTold,
-                Said::Notice(_) => Point::NoticeGiven,
-                Said::Agreed => Point::NoticeAgreed,
-                Said::Refused => continue,
+    pub fn reach_by_turn(&mut self, host: usize, raised: bool, out: &ApplyOutput) {
+        for (_, word) in &out.peer_messages {
+            let PeerMessage::Compaction(CompactionMessage { signal, .. }) = word else { continue };
+            let point = match signal {
+                CompactionSignal::Ask => Point::RoundAsked,
+                CompactionSignal::Need(_) => Point::NeedTold,
+                CompactionSignal::Notice(_) => Point::NoticeGiven,
+                CompactionSignal::Agreed => Point::NoticeAgreed,
+                CompactionSignal::Refused => continue,
             };
             self.reach(host, point);
         }
@@ -145,11 +145,11 @@ impl World {
         }
     }
 
-    pub fn reach_by_stage(&mut self, host: usize, stage: &Stage) {
+    pub fn reach_by_stage(&mut self, host: usize, stage: &StagingStep) {
         let point = match stage {
-            Stage::Begin { .. } => Point::StageBegun,
-            Stage::Rows { .. } => Point::StageFilled,
-            Stage::Finish { .. } => Point::StageFinished,
+            StagingStep::Begin { .. } => Point::StageBegun,
+            StagingStep::Rows { .. } => Point::StageFilled,
+            StagingStep::Finish { .. } => Point::StageFinished,
         };
         self.reach(host, point);
     }

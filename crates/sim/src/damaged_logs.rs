@@ -3,9 +3,9 @@
 //! One member at a time, as with disks that are lost: so every acknowledged write has an intact copy on a majority, and
 //! must be served. A member that refuses to start on what is left is replaced by an empty one, as its message says.
 
-use crate::nemesis::Death;
+use crate::nemesis::ProcessEnd;
 use crate::world::World;
-use disk::wal::{self, FramePlace};
+use disk::wal::{self, FrameLocation};
 use disk::{Disk, SimDisk};
 
 /// What becomes of the files of a log.
@@ -46,21 +46,21 @@ impl World {
     /// The machine loses its power, and comes back with a log that is not what it was.
     pub fn damage_log(&mut self, host: usize) {
         let damage = *self.rng.pick(&ALL);
-        self.tally.faults += 1;
-        self.tally.disks_lost += 1;
-        self.stop(host, Death::PowerCut);
+        self.counts.faults += 1;
+        self.counts.disks_lost += 1;
+        self.stop(host, ProcessEnd::PowerCut);
         let disk = self.hosts[host].disk.clone();
         let Ok(recovery) = wal::inspect(&disk.fork(), &mut |_| {}) else { return };
         let Some(newest) = recovery.newest else { return };
         self.hosts[host].damaged = true;
         // In the product the clock goes on, and starts are counted from it.
         self.hosts[host].disks += 1;
-        self.tally.logs_damaged += 1;
+        self.counts.logs_damaged += 1;
         self.apply_damage(&disk, damage, &newest);
     }
 
-    fn apply_damage(&mut self, disk: &SimDisk, damage: Damage, newest: &FramePlace) {
-        let FramePlace { file, offset, len } = newest;
+    fn apply_damage(&mut self, disk: &SimDisk, damage: Damage, newest: &FrameLocation) {
+        let FrameLocation { file, offset, len } = newest;
         match damage {
             Damage::LastFrame => disk.flip_bit(file, self.rng.between(*offset, offset + len)),
             Damage::EarlierFrame => disk.flip_bit(file, self.rng.between(wal::HEADER_BYTES, *offset)),
@@ -69,20 +69,23 @@ impl World {
                 // Where a frame begins there is nothing to see of it.
                 let anywhere = self.rng.between(0, offset + len);
                 let at = if self.rng.chance(700_000) { *offset } else { anywhere };
-                disk.cut_short(file, at);
+                disk.truncate_durably(file, at);
             }
-            Damage::NewestSegmentGone => disk.take_away(file),
-            Damage::ManifestGone => disk.take_away(wal::MANIFEST_NAME),
+            Damage::NewestSegmentGone => disk.remove_durably(file),
+            Damage::ManifestGone => disk.remove_durably(wal::MANIFEST_NAME),
             Damage::AllGone => {
                 let names = disk.list().unwrap_or_default();
-                names.iter().filter(|name| name.starts_with("wal-")).for_each(|name| disk.take_away(name));
+                names
+                    .iter()
+                    .filter(|name| name.starts_with("wal-"))
+                    .for_each(|name| disk.remove_durably(name));
             }
         }
     }
 
     /// The operator does what the message says.
     pub fn replace_damaged(&mut self, host: usize) {
-        self.tally.damage_refused += 1;
+        self.counts.damage_refused += 1;
         self.hosts[host].damaged = false;
         self.replace_disk(host);
     }

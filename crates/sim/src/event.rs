@@ -5,22 +5,22 @@ use crate::world::Event;
 use base::rng::mix;
 
 impl Event {
-    /// The process, in one of its lives, to which this happens.
+    /// The process, in one of its is_current, to which this happens.
     pub fn process(&self) -> Option<(usize, u32)> {
         match self {
-            Event::Tick { host, life }
-            | Event::Write { host, life }
-            | Event::Synced { host, life }
-            | Event::ApplyTurn { host, life }
-            | Event::Flush { host, life }
-            | Event::Report { host, life, .. }
-            | Event::Errand { host, life, .. }
-            | Event::Job { host, life, .. }
-            | Event::Told { host, life, .. }
-            | Event::News { host, life, .. }
-            | Event::Hold { host, life, .. }
-            | Event::Piece { host, life, .. }
-            | Event::Arrive { host, life, .. } => Some((*host, *life)),
+            Event::Tick { host, pid }
+            | Event::Write { host, pid }
+            | Event::Synced { host, pid }
+            | Event::ApplyTurn { host, pid }
+            | Event::Flush { host, pid }
+            | Event::Report { host, pid, .. }
+            | Event::SideRequest { host, pid, .. }
+            | Event::Job { host, pid, .. }
+            | Event::Told { host, pid, .. }
+            | Event::News { host, pid, .. }
+            | Event::Hold { host, pid, .. }
+            | Event::Piece { host, pid, .. }
+            | Event::Arrive { host, pid, .. } => Some((*host, *pid)),
             _ => None,
         }
     }
@@ -41,9 +41,9 @@ impl Event {
             Event::Session { client } => (24, *client),
             Event::Nemesis => (10, 0),
             Event::Operate => (25, 0),
-            Event::Clerk => (40, 0),
+            Event::DocumentWriter => (40, 0),
             Event::Administer => (41, 0),
-            Event::Guest { guest } => (42, *guest),
+            Event::AuthUser { auth_user } => (42, *auth_user),
             Event::Retire { host } => (26, *host),
             Event::Restart { host } => (11, *host),
             Event::Resume { host } => (12, *host),
@@ -58,12 +58,12 @@ impl Event {
             Event::Watch { watcher } => (16, *watcher),
             Event::Consume { watcher, stream } => (17, watcher + 8 * stream.0 as usize),
             Event::Whim { watcher } => (18, *watcher),
-            Event::Tenant { tenant } => (20, *tenant),
-            Event::Errand { host, .. } => (21, *host),
+            Event::LeaseHolder { lease_holder } => (20, *lease_holder),
+            Event::SideRequest { host, .. } => (21, *host),
             Event::Hold { host, hold, .. } => (23, host + hold.0 as usize * 8),
             Event::Piece { host, hold, .. } => (24, host + hold.0 as usize * 8),
-            Event::Contend { contender, turn } => (28, contender + 256 * *turn as usize),
-            Event::Renew { contender, .. } => (29, *contender),
+            Event::LockStep { lock_client, turn } => (28, lock_client + 256 * *turn as usize),
+            Event::Renew { lock_client, .. } => (29, *lock_client),
             Event::Job { host, .. } => (25, *host),
             Event::News { host, id, .. } => (27, host + 8 * id.0 as usize),
             Event::Told { host, token, .. } => (26, host + 8 * token.0 as usize),

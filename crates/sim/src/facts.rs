@@ -3,7 +3,7 @@
 //! them. Every rule here follows from the answers alone, so it never forbids a lawful placement; it only
 //! spares the search from finding out much later.
 
-use crate::history::{Asked, Operation};
+use crate::history::{ModelRequest, Operation};
 use crate::model::{Keys, State};
 use base::Revision;
 use bytes::Bytes;
@@ -42,7 +42,7 @@ impl Facts {
     pub fn gather(history: &[Operation]) -> Facts {
         let mut facts = Facts::default();
         for operation in history {
-            if let (Some(reply), Asked::Kv(request)) = (operation.reply(), &operation.request) {
+            if let (Some(reply), ModelRequest::Kv(request)) = (operation.reply(), &operation.request) {
                 let made = operation.made_revision().is_some();
                 facts.learn(request, &reply.body, reply, made);
             }
@@ -96,10 +96,10 @@ impl Facts {
     }
 
     /// The revision at which a request's puts were seen to land, if any of them was ever seen.
-    pub fn landed(&self, asked: &Asked) -> Option<Revision> {
+    pub fn landed(&self, asked: &ModelRequest) -> Option<Revision> {
         match asked {
-            Asked::Kv(request) => self.put_landed(request),
-            Asked::EndLease(_) => None,
+            ModelRequest::Kv(request) => self.put_landed(request),
+            ModelRequest::EndLease(_) => None,
         }
     }
 

@@ -13,20 +13,20 @@ pub struct Operation {
     pub invoked: u64,
     /// `None` when the client gave up or lost the connection.
     pub returned: Option<u64>,
-    pub request: Asked,
+    pub request: ModelRequest,
     pub outcome: Outcome,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum ModelRequest {
     Kv(Request),
     /// A client revokes a lease; or the lease expires, which no client hears of.
     EndLease(LeaseId),
 }
 
-impl From<Request> for Asked {
-    fn from(request: Request) -> Asked {
-        Asked::Kv(request)
+impl From<Request> for ModelRequest {
+    fn from(request: Request) -> ModelRequest {
+        ModelRequest::Kv(request)
     }
 }
 
@@ -88,10 +88,10 @@ pub fn agrees(told: &Reply, right: &Reply) -> bool {
 }
 
 /// Whether a request could have an effect in some state.
-pub fn may_change(asked: &Asked) -> bool {
+pub fn may_change(asked: &ModelRequest) -> bool {
     match asked {
-        Asked::Kv(request) => may_write(request),
-        Asked::EndLease(_) => true,
+        ModelRequest::Kv(request) => may_write(request),
+        ModelRequest::EndLease(_) => true,
     }
 }
 
@@ -116,8 +116,8 @@ pub fn leases_of(history: &[Operation]) -> BTreeSet<LeaseId> {
     let mut named = BTreeSet::new();
     for operation in history {
         match &operation.request {
-            Asked::Kv(request) => gather_leases(request, &mut named),
-            Asked::EndLease(id) => {
+            ModelRequest::Kv(request) => gather_leases(request, &mut named),
+            ModelRequest::EndLease(id) => {
                 named.insert(*id);
             }
         }

@@ -1,23 +1,23 @@
 //! One simulated machine: a disk that survives the process, a clock of its own, and the process if it runs.
-//! The process is the real member (`engine::Member`); its threads are inboxes that the world serves at times
+//! The process is the real member (`engine::OpenedMember`); its threads are inboxes that the world serves at times
 //! of its choosing, so every interleaving that the real threads could show can happen here.
 
-use crate::contenders::Calls;
 use crate::history::Outcome;
-use crate::readers::Reading;
-use crate::tenants::Errand;
-use base::{Code, Index, Instant, NodeId, Token};
+use crate::lease_holders::SideRequest;
+use crate::lock_clients::Calls;
+use crate::readers::RangeRead;
+use base::{Code, Index, Instant, NodeId, ReplyToken};
 use coord::Members;
 use coord::reply::Reply;
 use disk::SimDisk;
-use engine::Member;
+use engine::OpenedMember;
 use node::apply::HoldId;
-use node::{Flush, Tokens, apply};
+use node::{AuthTokens, Flush, apply};
 use raft::Persist;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Longer than a world lives.
+/// Longer than a world is_current.
 const TOKEN_TTL: Duration = Duration::from_secs(300);
 
 pub struct Host {
@@ -25,7 +25,7 @@ pub struct Host {
     pub disk: SimDisk,
     pub process: Option<Process>,
     /// Counts starts and ends of the process, so that what was planned for an earlier one is not done to it.
-    pub life: u32,
+    pub pid: u32,
     pub paused: bool,
     pub clock: Clock,
     /// Until then every sync of the disk takes long.
@@ -47,26 +47,26 @@ pub struct Clock {
 }
 
 pub struct Process {
-    pub member: Member,
+    pub member: OpenedMember,
     /// What waits for the disk while a sync is in flight.
     pub to_persist: Vec<Persist>,
     /// What the disk is busy with: to be written, or written and being synced.
     pub writing: Vec<Persist>,
-    pub to_apply: VecDeque<apply::Input>,
+    pub to_apply: VecDeque<apply::ApplyInput>,
     pub apply_planned: bool,
     pub flush: Option<Flush>,
     /// When the last of what apply told consensus is heard.
     pub reported_at: u64,
     pub tokens: u64,
     /// Which operation of the history waits under a token.
-    pub waiting: BTreeMap<Token, usize>,
+    pub waiting: BTreeMap<ReplyToken, usize>,
     /// Large ranges that are read in pieces, and how many there were.
-    pub readings: BTreeMap<HoldId, Reading>,
+    pub readings: BTreeMap<HoldId, RangeRead>,
     pub holds: u64,
     /// Which tenant's request does.
-    pub errands: BTreeMap<Token, Errand>,
+    pub side_requests: BTreeMap<ReplyToken, SideRequest>,
     /// The tokens that clients hold.
-    pub badges: Tokens,
+    pub auth_tokens: AuthTokens,
     /// The lock calls of contenders.
     pub calls: Calls,
 }
@@ -84,7 +84,7 @@ impl Clock {
 }
 
 impl Process {
-    pub fn new(member: Member) -> Process {
+    pub fn new(member: OpenedMember) -> Process {
         Process {
             member,
             to_persist: Vec::new(),
@@ -97,8 +97,8 @@ impl Process {
             waiting: BTreeMap::new(),
             readings: BTreeMap::new(),
             holds: 0,
-            errands: BTreeMap::new(),
-            badges: Tokens::new(TOKEN_TTL),
+            side_requests: BTreeMap::new(),
+            auth_tokens: AuthTokens::new(TOKEN_TTL),
             calls: Calls::default(),
         }
     }

@@ -1,9 +1,9 @@
 //! Random lawful histories: the model runs under a random interleaving of clients, and some of them never
 //! learn what became of their requests, which may then happen much later or never.
 
-use crate::history::{Asked, History, Operation, Outcome, may_change};
+use crate::builders::{bytes, compare, delete, one, put, range, span, txn};
+use crate::history::{History, ModelRequest, Operation, Outcome, may_change};
 use crate::model::{State, carry_out};
-use crate::phrases::{bytes, compare, delete, one, put, range, span, txn};
 use crate::serializable::is_serializable;
 use base::{LeaseId, Revision, Rng};
 use coord::request::{Compare, Delete, Put, Range, Relation, Request, Target};
@@ -76,13 +76,13 @@ pub fn history(seed: u64, shape: &Shape) -> History {
 }
 
 /// Carries a request out now, or, if it may be stale, on a state of the near past.
-fn perform(state: &mut State, request: &Asked, rng: &mut Rng) -> Outcome {
+fn perform(state: &mut State, request: &ModelRequest, rng: &mut Rng) -> Outcome {
     let lag = if is_serializable(request) { rng.between(0, 6) as i64 } else { 0 };
     let member = state.at(Revision((state.revision().0 - lag).max(1))).expect("a past revision").clone();
     match carry_out(&member, request) {
         Err(code) => Outcome::Refused(code),
         Ok((after, reply)) => {
-            if after.revision() > state.revision() || matches!(request, Asked::EndLease(_)) {
+            if after.revision() > state.revision() || matches!(request, ModelRequest::EndLease(_)) {
                 *state = after;
             }
             Outcome::Done(reply)
@@ -98,12 +98,12 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn request(&mut self) -> Asked {
-        Asked::Kv(match self.rng.between(0, 100) {
+    fn request(&mut self) -> ModelRequest {
+        ModelRequest::Kv(match self.rng.between(0, 100) {
             0..35 => Request::Put(self.put()),
             35..65 => Request::Range(self.range()),
             65..75 => Request::Delete(self.delete()),
-            75..79 => return Asked::EndLease(self.lease()),
+            75..79 => return ModelRequest::EndLease(self.lease()),
             _ => self.txn(1),
         })
     }

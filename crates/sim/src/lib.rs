@@ -2,52 +2,52 @@
 //! Histories of what clients asked and were told go in; a verdict comes out. The judges share the request and
 //! reply types with the store and nothing else, so that a bug of the store cannot hide in them.
 
-mod agenda;
+mod auth_users;
 pub mod campaign;
-mod clerks;
 mod clients;
-mod contenders;
+pub mod counts;
 pub mod crash_points;
 mod damaged_logs;
+mod document_writers;
 pub mod durable;
 mod event;
+mod event_queue;
 mod facts;
-mod guests;
 pub mod history;
+mod history_checker;
 mod host;
 mod install;
+pub mod lease_holders;
 pub mod linear;
-mod locked;
+mod lock_clients;
+mod lock_model;
 mod lost_disks;
-mod marks;
+pub mod mesh_cluster;
 pub mod model;
 mod nemesis;
 mod network;
 mod operators;
 pub mod oracle;
-mod permits;
+mod permission_model;
 mod readers;
+mod real_time;
 pub mod regions;
-mod registers;
-mod remembered;
 pub mod ring;
 mod rounds;
 pub mod run;
 pub mod scenario;
+mod seen_proposals;
 pub mod serializable;
 mod sessions;
 mod settings;
 mod show;
-pub mod stage;
-pub mod tally;
-pub mod tenants;
 mod truth;
-mod watched;
+mod watch_checker;
 mod watchers;
 mod workload;
 mod world;
 
 #[cfg(test)]
-mod lawful;
+mod builders;
 #[cfg(test)]
-mod phrases;
+mod lawful;

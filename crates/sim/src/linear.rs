@@ -11,7 +11,7 @@ mod search;
 use crate::history::{Operation, Outcome, may_change};
 use crate::model::State;
 use base::Revision;
-use plan::Plan;
+use plan::SearchPlan;
 use search::Search;
 use std::fmt;
 
@@ -76,7 +76,7 @@ pub fn check_within(history: &[Operation], budget: u64) -> Verdict {
 }
 
 fn judge(history: &[Operation], budget: u64, landed: &dyn Fn(usize) -> Option<Revision>) -> Verdict {
-    match Plan::new(history) {
+    match SearchPlan::new(history) {
         Err(stuck) => Verdict::Violation(explain(history, stuck)),
         Ok(plan) => Search::new(&plan, budget, landed).run(),
     }

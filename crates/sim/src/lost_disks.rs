@@ -2,7 +2,7 @@
 //! One disk at a time: the next may go when what the last one held is held again by a member that is trusted again. So a
 //! majority of disks has everything that was acknowledged, and nothing of it may be lost.
 
-use crate::nemesis::Death;
+use crate::nemesis::ProcessEnd;
 use crate::world::{Event, World};
 use coord::Members;
 use disk::SimDisk;
@@ -42,12 +42,12 @@ impl World {
         let behind = side_of(&followers[..(voters.len() - 1) / 2]);
         self.network.part(behind);
         let delay = self.rng.between(50_000, 900_000);
-        self.agenda.after(delay, Event::Ambush { lost, behind, disks: self.tally.disks_lost, loss });
+        self.events.after(delay, Event::Ambush { lost, behind, disks: self.counts.disks_lost, loss });
     }
 
     /// The disk goes; soon its member is alone with those who were cut off, and together they are a majority.
     pub fn ambush(&mut self, lost: usize, behind: u64, disks: u64, loss: Loss) {
-        if self.calm || self.tally.disks_lost != disks || self.hosts[lost].process.is_none() {
+        if self.calm || self.counts.disks_lost != disks || self.hosts[lost].process.is_none() {
             return;
         }
         match loss {
@@ -55,12 +55,12 @@ impl World {
             Loss::Log => self.damage_log(lost),
         }
         let back = self.rng.between(5_000, 50_000);
-        self.agenda.after(back, Event::Restart { host: lost });
+        self.events.after(back, Event::Restart { host: lost });
         let parted = self.rng.between(1_000, 400_000);
-        self.agenda.after(parted, Event::Part { side: behind | side_of(&[lost]) });
+        self.events.after(parted, Event::Part { side: behind | side_of(&[lost]) });
         if self.rng.chance(300_000) {
-            self.agenda.after(parted + self.rng.between(0, 200_000), Event::Strike { host: lost });
-            self.agenda.after(parted + 250_000, Event::Restart { host: lost });
+            self.events.after(parted + self.rng.between(0, 200_000), Event::Strike { host: lost });
+            self.events.after(parted + 250_000, Event::Restart { host: lost });
         }
     }
 
@@ -74,7 +74,7 @@ impl World {
 
     pub fn may_lose_disk(&self, host: usize) -> bool {
         let voters = self.operators.voters();
-        self.agenda.now() > FOUNDED_US
+        self.events.now() > FOUNDED_US
             && voters.len() >= 3
             && voters.contains(&self.hosts[host].id)
             && self.are_all_disks_up_to_date()
@@ -82,9 +82,9 @@ impl World {
     }
 
     fn lose_disk(&mut self, host: usize) {
-        self.tally.faults += 1;
-        self.tally.disks_lost += 1;
-        self.stop(host, Death::PowerCut);
+        self.counts.faults += 1;
+        self.counts.disks_lost += 1;
+        self.stop(host, ProcessEnd::PowerCut);
         self.replace_disk(host);
     }
 

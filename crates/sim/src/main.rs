@@ -5,12 +5,12 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks on its streams")]
 
 use base::mutant::Mutant;
-use sim::campaign::{self, Plan, Summary};
+use sim::campaign::{self, CampaignPlan, Summary};
+use sim::mesh_cluster;
 use sim::regions;
 use sim::ring;
 use sim::run::Report;
 use sim::scenario::{self, Scenario};
-use sim::stage;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -69,10 +69,10 @@ fn main() -> ExitCode {
         let flags = format!("--mesh --world {}", scenario.name);
         let campaign =
             |first, seeds, threads, planted| ring::campaign(scenario, first, seeds, threads, planted);
-        return mesh(&options, &flags, campaign, Mutant::OF_RING);
+        return mesh(&options, &flags, campaign, Mutant::FOUND_BY_RING_WORLDS);
     }
     if options.regions {
-        return mesh(&options, "--regions", regions::campaign, Mutant::OF_REGIONS);
+        return mesh(&options, "--regions", regions::campaign, Mutant::FOUND_BY_REGION_WORLDS);
     }
     if options.mutants {
         return hunt_all(&options);
@@ -155,8 +155,8 @@ impl Options {
         Ok(options)
     }
 
-    fn plan(&self, planted: Option<Mutant>) -> Plan {
-        Plan {
+    fn plan(&self, planted: Option<Mutant>) -> CampaignPlan {
+        CampaignPlan {
             first: self.first,
             seeds: self.seeds,
             until: self.minutes.map(|minutes| Instant::now() + Duration::from_secs_f64(minutes * 60.0)),
@@ -199,7 +199,7 @@ fn play_all(options: &Options) -> ExitCode {
     println!("| scenario | about | met | violations |");
     println!("|---|---|---|---|");
     for scenario in &scenario::ALL {
-        let plan = Plan { scenario, ..options.plan(options.mutant) };
+        let plan = CampaignPlan { scenario, ..options.plan(options.mutant) };
         let summary = campaign::run(&plan, &|report| print_violation(scenario, report));
         let (met, violations) = (summary.met, summary.violations.len());
         println!("| `{}` | {} | {met} | {violations} |", scenario.name, scenario.about);
@@ -229,7 +229,7 @@ fn replay(scenario: &Scenario, seed: u64, planted: Option<Mutant>) -> ExitCode {
     let first = sim::run::run_in(scenario, seed, planted);
     let second = sim::run::run_in(scenario, seed, planted);
     println!("seed {seed}: trace {:016x}, and again {:016x}", first.trace, second.trace);
-    println!("{:?}", first.tally);
+    println!("{:?}", first.counts);
     if first.violation.is_some() {
         print_violation(scenario, &first);
     }
@@ -247,11 +247,16 @@ fn hunt_all(options: &Options) -> ExitCode {
     let mut escaped = 0;
     println!("| mutant | found by | after seeds |");
     println!("|---|---|---|");
-    let groups = [Mutant::OF_MESH, Mutant::OF_ROOMS, Mutant::OF_RING, Mutant::OF_REGIONS];
+    let groups = [
+        Mutant::FOUND_BY_MESH_TESTS,
+        Mutant::FOUND_BY_CRATE_TESTS,
+        Mutant::FOUND_BY_RING_WORLDS,
+        Mutant::FOUND_BY_REGION_WORLDS,
+    ];
     let elsewhere = |mutant: &&Mutant| groups.iter().any(|group| group.contains(mutant));
     for mutant in Mutant::ALL.iter().filter(|mutant| !elsewhere(mutant)) {
         let scenario = scenario::hunting_ground(*mutant);
-        let summary = campaign::run(&Plan { scenario, ..options.plan(Some(*mutant)) }, &|_| {});
+        let summary = campaign::run(&CampaignPlan { scenario, ..options.plan(Some(*mutant)) }, &|_| {});
         match summary.violations.first() {
             Some(Report { seed, violation: Some(found), .. }) => {
                 println!("| `{}` | {} | {} |", mutant.name(), found.checker.name(), seed - options.first + 1);
@@ -267,9 +272,9 @@ fn hunt_all(options: &Options) -> ExitCode {
 }
 
 /// First seed, how many, threads, and what is planted.
-trait Campaign: Fn(u64, u64, usize, Option<Mutant>) -> stage::Summary {}
+trait Campaign: Fn(u64, u64, usize, Option<Mutant>) -> mesh_cluster::Summary {}
 
-impl<C: Fn(u64, u64, usize, Option<Mutant>) -> stage::Summary> Campaign for C {}
+impl<C: Fn(u64, u64, usize, Option<Mutant>) -> mesh_cluster::Summary> Campaign for C {}
 
 /// The worlds of the data plane.
 fn mesh(options: &Options, flag: &str, campaign: impl Campaign, mutants: &[Mutant]) -> ExitCode {
@@ -282,7 +287,7 @@ fn mesh(options: &Options, flag: &str, campaign: impl Campaign, mutants: &[Mutan
         println!("seed {}: {}", report.seed, report.violation.as_deref().unwrap_or_default());
         println!("replay with: cargo run --release -p sim -- {flag} --seed {}", report.seed);
     }
-    println!("seeds: {}, {:?}", summary.seeds, summary.tally);
+    println!("seeds: {}, {:?}", summary.seeds, summary.counts);
     println!("violations: {}", summary.violations.len());
     if summary.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -314,7 +319,7 @@ fn print_violation(scenario: &Scenario, report: &Report) {
 }
 
 fn print_summary(summary: &Summary, threads: usize) {
-    let tally = &summary.tally;
+    let counts = &summary.counts;
     let hours = summary.simulated_hours();
     let minutes = summary.elapsed.as_secs_f64() / 60.0;
     println!("seeds: {}", summary.seeds);
@@ -325,19 +330,22 @@ fn print_summary(summary: &Summary, threads: usize) {
     );
     println!(
         "operations: {} (answered {}, refused {}, of unknown fate {})",
-        tally.operations(),
-        tally.answered,
-        tally.refused,
-        tally.unknown
+        counts.operations(),
+        counts.answered,
+        counts.refused,
+        counts.unknown
     );
     println!(
         "locks acquired: {} (calls cancelled {}, stale writes refused {})",
-        tally.acquired, tally.cancelled, tally.fenced
+        counts.acquired, counts.cancelled, counts.fenced
     );
-    println!("faults: {} (processes ended {}, disk trouble {})", tally.faults, tally.deaths, tally.troubles);
+    println!(
+        "faults: {} (processes ended {}, disk trouble {})",
+        counts.faults, counts.deaths, counts.disk_errors
+    );
     println!(
         "elections: {}, snapshots installed: {}, tails cut: {}, flushes: {}, messages: {}, watch responses: {}",
-        tally.elections, tally.snapshots, tally.tails_cut, tally.flushes, tally.messages, tally.watched
+        counts.elections, counts.snapshots, counts.tails_cut, counts.flushes, counts.messages, counts.watched
     );
-    println!("requests sent again: {}, leases expired: {}", tally.retries, tally.expired);
+    println!("requests sent again: {}, leases expired: {}", counts.retries, counts.expired);
 }

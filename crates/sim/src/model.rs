@@ -3,7 +3,7 @@
 //! It is written from the wire contract and must never borrow from the store that it judges. States are
 //! persistent: cloning one is cheap, and every state remembers the ones before it.
 
-use crate::history::Asked;
+use crate::history::ModelRequest;
 use base::checksum::hash64;
 use base::rng::mix;
 use base::{Code, KeyRange, LeaseId, Revision};
@@ -129,15 +129,15 @@ impl Drop for Moment {
 }
 
 /// Carries out whatever an operation asked for.
-pub fn carry_out(state: &State, asked: &Asked) -> Result<(State, Reply), Code> {
+pub fn carry_out(state: &State, asked: &ModelRequest) -> Result<(State, Reply), Code> {
     match asked {
-        Asked::Kv(request) => step(state, request),
-        Asked::EndLease(id) if state.has_lease(*id) => {
+        ModelRequest::Kv(request) => step(state, request),
+        ModelRequest::EndLease(id) if state.has_lease(*id) => {
             let after = state.end(*id);
             let revision = after.revision();
             Ok((after, Reply { revision, body: Body::LeaseRevoked }))
         }
-        Asked::EndLease(_) => Err(Code::LeaseNotFound),
+        ModelRequest::EndLease(_) => Err(Code::LeaseNotFound),
     }
 }
 
@@ -292,7 +292,7 @@ impl<'a> Draft<'a> {
         kvs.retain(|kv| within(kv.mod_revision, range.mod_revisions));
         kvs.retain(|kv| within(kv.create_revision, range.create_revisions));
         let more = range.limit > 0 && kvs.len() as u64 > range.limit;
-        if more && !range.is_filtered() && range.sort.is_some_and(|sort| sort.order == Order::Unasked) {
+        if more && !range.is_filtered() && range.sort.is_some_and(|sort| sort.order == Order::Unspecified) {
             kvs.truncate(range.limit as usize + 1);
         }
         if let Some(sort) = range.sort {

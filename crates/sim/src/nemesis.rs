@@ -4,17 +4,17 @@
 use crate::history::Outcome;
 use crate::lost_disks::Loss;
 use crate::world::{Checked, Event, World};
-use node::Input;
+use node::ConsensusInput;
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Death {
+pub enum ProcessEnd {
     /// SIGKILL: the kernel keeps what was written, synced or not.
     Killed,
     /// The machine loses power: what was not synced is lost, torn or reordered.
     PowerCut,
     /// The process stopped itself because its disk failed; then the machine may go down with it.
-    Trouble,
+    DiskError,
 }
 
 /// What can be broken, in one go.
@@ -71,11 +71,11 @@ impl World {
         }
         let (shortest, longest) = self.settings.bias.fault_pause;
         let pause = self.rng.between(shortest, longest);
-        self.agenda.after(pause, Event::Nemesis);
+        self.events.after(pause, Event::Nemesis);
         let host = self.rng.between(0, self.hosts.len() as u64) as usize;
         match self.next_fault() {
-            Fault::Kill => self.strike(host, Death::Killed),
-            Fault::PowerCut => self.strike(host, Death::PowerCut),
+            Fault::Kill => self.strike(host, ProcessEnd::Killed),
+            Fault::PowerCut => self.strike(host, ProcessEnd::PowerCut),
             Fault::Blackout => self.strike_all(),
             Fault::Split => self.split(),
             Fault::OneWay => self.cut_one_way(),
@@ -110,10 +110,10 @@ impl World {
         unreachable!("what is drawn lies below the sum of the weights")
     }
 
-    pub fn strike(&mut self, host: usize, death: Death) {
+    pub fn strike(&mut self, host: usize, end: ProcessEnd) {
         if self.hosts[host].process.is_some() {
-            self.tally.faults += 1;
-            self.stop(host, death);
+            self.counts.faults += 1;
+            self.stop(host, end);
         }
     }
 
@@ -123,28 +123,28 @@ impl World {
         for _ in 0..2 * self.hosts.len() {
             let host = self.rng.between(0, self.hosts.len() as u64) as usize;
             let delay = self.rng.between(800_000, 2_500_000);
-            self.agenda.after(delay, Event::Strike { host });
+            self.events.after(delay, Event::Strike { host });
         }
     }
 
     /// The whole cluster loses power at once.
     pub fn strike_all(&mut self) {
         for host in 0..self.hosts.len() {
-            self.strike(host, Death::PowerCut);
+            self.strike(host, ProcessEnd::PowerCut);
         }
     }
 
     /// Ends a process and plans its return.
-    pub fn stop(&mut self, host: usize, death: Death) {
+    pub fn stop(&mut self, host: usize, end: ProcessEnd) {
         let Some(process) = self.hosts[host].process.take() else { return };
-        self.tally.deaths += 1;
-        let machine_too = match death {
-            Death::Killed => false,
-            Death::PowerCut => true,
-            Death::Trouble => self.hosts[host].disk.has_lost_power() || self.rng.chance(500_000),
+        self.counts.deaths += 1;
+        let machine_too = match end {
+            ProcessEnd::Killed => false,
+            ProcessEnd::PowerCut => true,
+            ProcessEnd::DiskError => self.hosts[host].disk.has_lost_power() || self.rng.chance(500_000),
         };
         let machine = &mut self.hosts[host];
-        machine.life += 1;
+        machine.pid += 1;
         machine.paused = false;
         if machine_too {
             machine.disk.crash()
@@ -159,34 +159,35 @@ impl World {
         self.lose_watchers(host);
         let gone = self.hosts[host].id;
         for other in 0..self.hosts.len() {
-            // A kernel that lives on closes the dead process's connections at once.
+            // A kernel that is_current on closes the dead process's connections at once.
             if other != host && !machine_too && self.hosts[other].process.is_some() {
-                let life = self.hosts[other].life;
+                let pid = self.hosts[other].pid;
                 let delay = self.rng.between(100, 5_000);
-                self.agenda.after(delay, Event::Report { host: other, life, input: Input::Lost(gone) });
+                self.events
+                    .after(delay, Event::Report { host: other, pid, input: ConsensusInput::Lost(gone) });
             }
         }
         // Some supervisors start a process again at once.
         let longest = if self.calm || self.rng.chance(300_000) { 100_000 } else { 5_000_000 };
         let delay = self.rng.between(5_000, longest);
-        self.agenda.after(delay, Event::Restart { host });
+        self.events.after(delay, Event::Restart { host });
     }
 
     fn split(&mut self) {
-        self.tally.faults += 1;
+        self.counts.faults += 1;
         self.network.split(&mut self.rng);
         self.heal_later();
     }
 
     fn cut_one_way(&mut self) {
-        self.tally.faults += 1;
+        self.counts.faults += 1;
         self.network.cut_one_way(&mut self.rng);
         self.heal_later();
     }
 
     fn isolate_leader(&mut self) {
         if let Some(leader) = self.leader() {
-            self.tally.faults += 1;
+            self.counts.faults += 1;
             self.network.isolate(leader);
             self.heal_later();
         }
@@ -194,7 +195,7 @@ impl World {
 
     fn isolate_follower(&mut self, host: usize) {
         if self.leader() != Some(host) {
-            self.tally.faults += 1;
+            self.counts.faults += 1;
             self.network.isolate(host);
             self.heal_later();
         }
@@ -202,59 +203,59 @@ impl World {
 
     pub fn heal_later(&mut self) {
         let delay = self.rng.between(300_000, 8_000_000);
-        self.agenda.after(delay, Event::Heal);
+        self.events.after(delay, Event::Heal);
     }
 
     fn pause(&mut self, host: usize) {
         let machine = &mut self.hosts[host];
         if machine.process.is_some() && !machine.paused {
-            self.tally.faults += 1;
+            self.counts.faults += 1;
             machine.paused = true;
             let delay = self.rng.between(50_000, 6_000_000);
-            self.agenda.after(delay, Event::Resume { host });
+            self.events.after(delay, Event::Resume { host });
         }
     }
 
     fn fail_sync(&mut self, host: usize) {
-        self.tally.faults += 1;
+        self.counts.faults += 1;
         self.hosts[host].disk.fail_next_sync();
     }
 
     /// Every disk takes long over its syncs for a while; then, sometimes, the lights go out.
     fn slow_disks(&mut self) {
-        self.tally.faults += 1;
-        let until = self.agenda.now() + self.rng.between(500_000, 4_000_000);
+        self.counts.faults += 1;
+        let until = self.events.now() + self.rng.between(500_000, 4_000_000);
         self.hosts.iter_mut().for_each(|host| host.slow_until = until);
         if self.rng.chance(500_000) {
-            self.agenda.after(self.rng.between(100_000, 2_000_000), Event::Blackout);
+            self.events.after(self.rng.between(100_000, 2_000_000), Event::Blackout);
         }
     }
 
     fn fill_disk(&mut self, host: usize) {
-        self.tally.faults += 1;
+        self.counts.faults += 1;
         let machine = &mut self.hosts[host];
         machine.disk.set_space(0);
         // Both the store and the log wait for space, and give up if there is none in time.
         if self.rng.chance(500_000) {
-            machine.disk.make_room_after(self.rng.between(1, 5) as u32);
+            machine.disk.free_space_after(self.rng.between(1, 5) as u32);
         }
         let delay = self.rng.between(100_000, 5_000_000);
-        self.agenda.after(delay, Event::SpaceReturns { host });
+        self.events.after(delay, Event::SpaceReturns { host });
     }
 
     /// The power goes in the midst of whatever the disk does next.
     pub fn cut_power_soon(&mut self, host: usize) {
         if self.hosts[host].process.is_some() {
-            self.tally.faults += 1;
+            self.counts.faults += 1;
             let operations = self.rng.between(0, 40);
             self.hosts[host].disk.fail_after_ops(operations);
         }
     }
 
     fn jump_clock(&mut self, host: usize) {
-        self.tally.faults += 1;
-        let now = self.agenda.now();
-        self.tenants.clock_jumped(now);
+        self.counts.faults += 1;
+        let now = self.events.now();
+        self.lease_holders.clock_jumped(now);
         self.hosts[host].clock.ahead += self.rng.between(10_000, 10_000_000);
     }
 
@@ -263,15 +264,15 @@ impl World {
         if self.hosts[leader].paused {
             return Ok(());
         }
-        self.tally.faults += 1;
+        self.counts.faults += 1;
         let to = *self.rng.pick(&self.hosts.iter().map(|host| host.id).collect::<Vec<_>>());
-        self.drive(leader, Input::Transfer(to))
+        self.drive(leader, ConsensusInput::Transfer(to))
     }
 
     /// Faults stop: links heal, clocks run, disks have space, all members start again.
     pub fn calm_down(&mut self) {
         self.calm = true;
-        self.quiet_since = self.agenda.now();
+        self.quiet_since = self.events.now();
         self.network.calm_down();
         for host in 0..self.hosts.len() {
             let machine = &mut self.hosts[host];
@@ -279,7 +280,7 @@ impl World {
             machine.slow_until = 0;
             machine.disk.set_space(u64::MAX);
             machine.disk.cancel_faults();
-            self.agenda.after(1, Event::Restart { host });
+            self.events.after(1, Event::Restart { host });
         }
     }
 }

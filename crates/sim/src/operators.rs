@@ -4,13 +4,13 @@
 //! index that it has applied, whatever happened to it meanwhile.
 
 use crate::host::Host;
-use crate::nemesis::Death;
+use crate::lease_holders::{SideRequest, propose};
+use crate::nemesis::ProcessEnd;
 use crate::oracle::{Checker, Violation};
-use crate::tenants::{Errand, propose};
 use crate::world::{Checked, Event, World, new_host};
 use base::{Index, NodeId};
 use coord::{Command, Member, MemberChange, Members};
-use node::Input;
+use node::ConsensusInput;
 use node::member::config_of;
 use raft::Config;
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ impl World {
         }
         let (shortest, longest) = self.settings.bias.change_pause;
         let pause = self.rng.between(shortest, longest);
-        self.agenda.after(pause, Event::Operate);
+        self.events.after(pause, Event::Operate);
         let Some(change) = self.next_change() else { return Ok(()) };
         let running: Vec<usize> =
             (0..self.hosts.len()).filter(|host| self.hosts[*host].process.is_some()).collect();
@@ -67,10 +67,10 @@ impl World {
         }
         let host = *self.rng.pick(&running);
         self.operators.unsettled = true;
-        let errand = Errand::of_operator(self.agenda.now());
-        let life = self.hosts[host].life;
+        let side_request = SideRequest::of_operator(self.events.now());
+        let pid = self.hosts[host].pid;
         let work = propose(&Command::Members(change));
-        self.agenda.after(100, Event::Errand { host, life, errand, work });
+        self.events.after(100, Event::SideRequest { host, pid, side_request, work });
         Ok(())
     }
 
@@ -148,11 +148,11 @@ impl World {
             let id = self.hosts[host].id;
             if members.is_removed(id) && !self.hosts[host].retired {
                 let delay = self.rng.between(FAREWELL_US.0, FAREWELL_US.1);
-                self.agenda.after(delay, Event::Retire { host });
+                self.events.after(delay, Event::Retire { host });
             }
-            if members.get(id).is_some() && self.hosts[host].life == 0 && host >= self.settings.members {
+            if members.get(id).is_some() && self.hosts[host].pid == 0 && host >= self.settings.members {
                 let delay = self.rng.between(1_000, 2_000_000);
-                self.agenda.after(delay, Event::Restart { host });
+                self.events.after(delay, Event::Restart { host });
             }
         }
         Ok(())
@@ -163,16 +163,16 @@ impl World {
         let id = self.hosts[host].id;
         let knows = |other: &&Host| other.flushed_members.is_removed(id);
         let know = self.hosts.iter().filter(knows).map(|other| other.id).collect();
-        if self.operators.table.can_do_without(id, &know) {
+        if self.operators.table.can_release_removed(id, &know) {
             return self.retire(host);
         }
         let delay = self.rng.between(FAREWELL_US.0, FAREWELL_US.1);
-        self.agenda.after(delay, Event::Retire { host });
+        self.events.after(delay, Event::Retire { host });
     }
 
     /// The process of a host ends and never starts again.
     pub fn retire(&mut self, host: usize) {
-        self.stop(host, Death::PowerCut);
+        self.stop(host, ProcessEnd::PowerCut);
         self.hosts[host].retired = true;
     }
 
@@ -231,7 +231,7 @@ impl World {
         let Some(lost) = self.operators.lost else { return Ok(()) };
         for host in self.member_hosts() {
             if self.hosts[host].process.is_some() {
-                self.drive(host, Input::AcceptLoss(lost))?;
+                self.drive(host, ConsensusInput::AcceptLoss(lost))?;
             }
         }
         Ok(())
@@ -261,14 +261,14 @@ impl World {
     pub fn check_config(&self, host: usize) -> Checked {
         let Some(process) = self.hosts[host].process.as_ref() else { return Ok(()) };
         let consensus = &process.member.consensus;
-        let founders = || Config {
+        let initial_members = || Config {
             voters: sorted(self.hosts[..self.settings.members].iter().map(|host| host.id).collect()),
             learners: Vec::new(),
             outgoing: Vec::new(),
         };
         // Before the table of members exists, a joining member has what its leader sent it.
         let known = self.operators.config_at(consensus.configured()).cloned();
-        let first = (host < self.settings.members).then(founders);
+        let first = (host < self.settings.members).then(initial_members);
         let Some(expected) = known.or(first) else { return Ok(()) };
         let found = consensus.config();
         if found == expected {

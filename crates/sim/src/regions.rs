@@ -7,7 +7,7 @@ mod judge;
 mod nemesis;
 mod world;
 
-use crate::stage::{Play, Report, Summary, Tally, campaign_of, caught};
+use crate::mesh_cluster::{ClusterWorld, MeshCounts, Report, Summary, campaign_of, caught};
 use base::mutant::Mutant;
 use world::World;
 
@@ -28,9 +28,9 @@ pub fn campaign(first: u64, seeds: u64, threads: usize, planted: Option<Mutant>)
 fn play(seed: u64) -> Report {
     let mut world = World::new(seed);
     world.run(STORM_US);
-    world.stage.calm();
+    world.cluster.calm();
     world.run(CALM_US);
-    let violation = world.stage.violation.take().or_else(|| world.judge_end());
-    let tally = Tally { conflicts: world.stage.n_losers() as u64, ..world.stage.tally };
-    Report { seed, trace: world.stage.trace, tally, violation }
+    let violation = world.cluster.violation.take().or_else(|| world.judge_end());
+    let counts = MeshCounts { conflicts: world.cluster.n_losers() as u64, ..world.cluster.counts };
+    Report { seed, trace: world.cluster.trace, counts, violation }
 }

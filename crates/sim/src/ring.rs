@@ -2,16 +2,16 @@
 //! that disagree and a network that loses and splits. Who decides about the topology is the product's own controller;
 //! coord is a register here, as its own world shows it to be. One seed is a storm, a calm, and then the judgement.
 
+mod cas_history;
 mod clients;
-mod compared;
-mod counted;
+mod counter_history;
+mod history;
 mod judge;
 mod nemesis;
 pub mod scenario;
-mod story;
 mod world;
 
-use crate::stage::{Play, Report, Summary, campaign_of, caught};
+use crate::mesh_cluster::{ClusterWorld, Report, Summary, campaign_of, caught};
 use base::mutant::Mutant;
 use scenario::Scenario;
 use world::World;
@@ -41,6 +41,6 @@ fn play(scenario: &'static Scenario, seed: u64) -> Report {
     world.run(STORM_US);
     world.calm();
     world.run(CALM_US);
-    let violation = world.stage.violation.take().or_else(|| world.judge_end());
-    Report { seed, trace: world.stage.trace, tally: world.stage.tally, violation }
+    let violation = world.cluster.violation.take().or_else(|| world.judge_end());
+    Report { seed, trace: world.cluster.trace, counts: world.cluster.counts, violation }
 }

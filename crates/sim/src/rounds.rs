@@ -6,15 +6,15 @@ use crate::crash_points::Point;
 use crate::oracle::{Checker, Violation};
 use crate::world::{Checked, World};
 use base::Revision;
-use coord::watch::{Kind, Response, StreamId, WatchId};
+use coord::watch::{Response, ResponseKind, StreamId, WatchId};
 use coord::{Command, Compact};
-use node::Word;
-use node::apply::Output;
-use node::word::{Round, Said};
+use node::PeerMessage;
+use node::apply::ApplyOutput;
+use node::peer_message::{CompactionMessage, CompactionSignal};
 use std::collections::BTreeMap;
 
 #[derive(Default)]
-pub struct Rounds {
+pub struct CompactionRounds {
     /// When each host last asked the members what they need.
     asked: BTreeMap<usize, u64>,
     /// When the round began that led to a compaction.
@@ -28,7 +28,7 @@ pub struct Rounds {
     changes: u64,
 }
 
-impl Rounds {
+impl CompactionRounds {
     fn proposed(&mut self, host: usize, revision: Revision, now: u64) {
         let began = self.asked.get(&host).copied().unwrap_or(now);
         self.begun.entry(revision).and_modify(|first| *first = began.min(*first)).or_insert(began);
@@ -45,8 +45,8 @@ impl Rounds {
     fn is_wronged(&mut self, host: usize, response: &Response, now: u64) -> bool {
         let watch = (response.stream, response.watch);
         match response.kind {
-            Kind::Created => drop(self.watches.insert(watch, now)),
-            Kind::Canceled { compacted: Some(floor) } => {
+            ResponseKind::Created => drop(self.watches.insert(watch, now)),
+            ResponseKind::Canceled { compacted: Some(floor) } => {
                 let began = self.watches.get(&watch).copied().unwrap_or(now);
                 return self.first_round(host, floor).is_some_and(|round| began < round);
             }
@@ -58,26 +58,28 @@ impl Rounds {
 
 impl World {
     /// Notes what a turn of the apply thread brought about.
-    pub fn note_rounds(&mut self, host: usize, floor: Revision, out: &Output) -> Checked {
+    pub fn note_rounds(&mut self, host: usize, floor: Revision, out: &ApplyOutput) -> Checked {
         if !self.settings.leader_compacts {
             return Ok(());
         }
-        let now = self.agenda.now();
-        if out.words.iter().any(|(_, word)| matches!(word, Word::Round(Round { said: Said::Ask, .. }))) {
+        let now = self.events.now();
+        if out.peer_messages.iter().any(|(_, word)| {
+            matches!(word, PeerMessage::Compaction(CompactionMessage { signal: CompactionSignal::Ask, .. }))
+        }) {
             self.rounds.asked.insert(host, now);
         }
         for command in out.proposals.iter().flat_map(|proposals| &proposals.commands) {
             if let Some(Command::Compact(Compact { revision, .. })) = Command::decode(command.clone()) {
                 self.rounds.proposed(host, revision, now);
-                self.registers.compaction_asked(revision, now);
+                self.real_time.compaction_asked(revision, now);
                 self.truth.compactions.insert(revision);
-                self.tally.rounds += 1;
+                self.counts.rounds += 1;
                 self.reach(host, Point::CompactionProposed);
             }
         }
         for response in &out.watch {
             let wronged = self.rounds.is_wronged(host, response, now);
-            self.tally.overtaken += u64::from(wronged);
+            self.counts.overtaken += u64::from(wronged);
             if wronged && self.settings.keeps_for_all() {
                 let Response { stream, watch, .. } = response;
                 let what = format!("{} ended {watch:?} of {stream:?} by a compaction", self.hosts[host].id);

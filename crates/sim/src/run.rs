@@ -1,14 +1,14 @@
 //! One seed from beginning to end: a stormy part, a calm part in which the cluster must come back, and then
 //! the judges. A panic of the product's own assertions is a finding like any other.
 
+use crate::counts::WorldCounts;
 use crate::crash_points::Point;
 use crate::durable;
 use crate::history::Outcome;
 use crate::linear::{self, Verdict};
 use crate::oracle::{Checker, Violation};
 use crate::scenario::{self, Scenario};
-use crate::tally::Tally;
-use crate::watched;
+use crate::watch_checker;
 use crate::world::{Checked, World};
 use base::mutant::{self, Mutant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,7 +25,7 @@ pub const SEED_US: u64 = STORM_US + CALM_US + 2 * SETTLE_US;
 pub struct Report {
     pub seed: u64,
     pub trace: u64,
-    pub tally: Tally,
+    pub counts: WorldCounts,
     pub violation: Option<Violation>,
     /// How often that happened which the scenario is about.
     pub met: u64,
@@ -85,7 +85,7 @@ pub fn run_to(
         Err(panic) => Some(Violation { checker: Checker::Assertion, what: words_of(panic) }),
     };
     let report =
-        Report { seed, trace: world.trace, tally: world.tally, violation, met: (scenario.met)(&world) };
+        Report { seed, trace: world.trace, counts: world.counts, violation, met: (scenario.met)(&world) };
     (report, world.crash_points.crashes)
 }
 
@@ -104,7 +104,7 @@ fn live_through(world: &mut World) -> Checked {
     world.run_until(STORM_US)?;
     world.calm_down();
     let late = recover(world)?;
-    let answered = world.tally.answered;
+    let answered = world.counts.answered;
     world.owe_compaction();
     world.run_until(STORM_US + CALM_US + late)?;
     world.check_compacted()?;
@@ -115,10 +115,10 @@ fn live_through(world: &mut World) -> Checked {
     same_everywhere(world)?;
     world.check_all_ended()?;
     world.check_settled()?;
-    world.check_remembered()?;
+    world.check_history()?;
     world.check_documents()?;
     judge(world)?;
-    watched::check(&world.watchers, &world.truth)
+    watch_checker::check(&world.watchers, &world.truth)
 }
 
 /// The same storm over a world of locks. No client asks for more once the cluster has come back; then every waiting client
@@ -126,20 +126,20 @@ fn live_through(world: &mut World) -> Checked {
 fn fight_through(world: &mut World) -> Checked {
     world.run_until(STORM_US)?;
     world.calm_down();
-    let answered = world.tally.answered;
+    let answered = world.counts.answered;
     let late = recover(world)?;
     check_answered_since(world, answered)?;
-    world.contenders.stopped = true;
+    world.lock_clients.stopped = true;
     world.run_until(SEED_US + late)?;
     // A long queue takes its time, but it must not stand still.
     let mut until = SEED_US + late;
     let mut handed_over = 0;
-    while world.contenders.check_over().is_err() && world.contenders.judge.handed_over > handed_over {
-        handed_over = world.contenders.judge.handed_over;
+    while world.lock_clients.check_over().is_err() && world.lock_clients.judge.handed_over > handed_over {
+        handed_over = world.lock_clients.judge.handed_over;
         until += SETTLE_US;
         world.run_until(until)?;
     }
-    world.contenders.check_over()?;
+    world.lock_clients.check_over()?;
     // The last leases end, and then there is nothing left to say.
     world.run_until(until + 2 * SETTLE_US)?;
     world.check_all_ended()?;
@@ -151,10 +151,10 @@ fn fight_through(world: &mut World) -> Checked {
 fn visit_through(world: &mut World) -> Checked {
     world.run_until(STORM_US)?;
     world.calm_down();
-    let answered = world.tally.answered;
+    let answered = world.counts.answered;
     let late = recover(world)?;
     check_answered_since(world, answered)?;
-    world.guests.stopped = true;
+    world.auth_users.stopped = true;
     world.run_until(SEED_US + late)?;
     same_everywhere(world)?;
     world.check_documents()
@@ -181,7 +181,7 @@ fn read_everything_everywhere(world: &mut World, until: u64) -> Checked {
 }
 
 fn check_answered_since(world: &World, answered: u64) -> Checked {
-    if world.tally.answered > answered {
+    if world.counts.answered > answered {
         return Ok(());
     }
     Err(not_live(format!("nothing is answered although faults have stopped: {}", standings(world))))
@@ -211,7 +211,7 @@ fn same_everywhere(world: &World) -> Checked {
 
 fn judge(world: &World) -> Checked {
     let history = &world.clients.history;
-    world.registers.check(history)?;
+    world.real_time.check(history)?;
     match linear::check_hinted(history, &|number| world.truth.landed(number, &history[number])) {
         Verdict::Lawful(_) => Ok(()),
         Verdict::Violation(found) => {

@@ -2,9 +2,9 @@
 //! A scenario is a name, the bias, and a count of how often the thing that it is about happened; a run in which it
 //! never does proves nothing. The judges are those of every world. `STORM` is the world without a bias.
 
-use crate::history::{Asked, Outcome};
+use crate::history::{ModelRequest, Outcome};
 use crate::nemesis::{self, Fault};
-use crate::watchers::Seen;
+use crate::watchers::WatchSeen;
 use crate::world::World;
 use base::limits;
 use base::mutant::Mutant;
@@ -96,7 +96,7 @@ const UNBIASED: Bias = Bias {
 };
 
 pub static STORM: Scenario =
-    Scenario { name: "storm", about: "everything", bias: UNBIASED, met: |world| world.tally.faults };
+    Scenario { name: "storm", about: "everything", bias: UNBIASED, met: |world| world.counts.faults };
 
 /// Snapshots, compactions and changes of the cluster, and no fault that would hide what a crash among them does.
 pub static UPKEEP: Scenario = Scenario {
@@ -110,7 +110,7 @@ pub static UPKEEP: Scenario = Scenario {
         leader_compacts: 1_000_000,
         ..UNBIASED
     },
-    met: |world| world.tally.rounds,
+    met: |world| world.counts.rounds,
 };
 
 /// Elections, and members that go down and come back while they vote.
@@ -124,7 +124,7 @@ pub static VOTES: Scenario = Scenario {
         change_pause: (20_000_000, 60_000_000),
         ..UNBIASED
     },
-    met: |world| world.tally.elections,
+    met: |world| world.counts.elections,
 };
 
 /// Power goes while the cluster is changed, and all members come back with what their disks say of it.
@@ -159,7 +159,7 @@ pub static DISKS: Scenario = Scenario {
         change_pause: (20_000_000, 60_000_000),
         ..UNBIASED
     },
-    met: |world| world.tally.disks_lost,
+    met: |world| world.counts.disks_lost,
 };
 
 /// Logs are damaged one at a time, most of them right after their member was counted on.
@@ -182,7 +182,7 @@ pub static LOGS: Scenario = Scenario {
         change_pause: (20_000_000, 60_000_000),
         ..UNBIASED
     },
-    met: |world| world.tally.logs_damaged,
+    met: |world| world.counts.logs_damaged,
 };
 
 /// Every world is about locks, not every fourth.
@@ -190,7 +190,7 @@ pub static LOCKS: Scenario = Scenario {
     name: "locks",
     about: "locks",
     bias: Bias { only_locks: true, ..UNBIASED },
-    met: |world| world.tally.acquired,
+    met: |world| world.counts.acquired,
 };
 
 /// Users come with their tokens while an administrator gives and takes what they may do; a world counts if requests
@@ -199,7 +199,7 @@ pub static AUTH: Scenario = Scenario {
     name: "auth",
     about: "what was revoked is done nevertheless",
     bias: Bias { fault_pause: (200_000, 2_000_000), ..UNBIASED },
-    met: |world| world.guests.served.min(world.guests.refused),
+    met: |world| world.auth_users.served.min(world.auth_users.refused),
 };
 
 pub static ALL: [Scenario; 16] = [
@@ -212,7 +212,7 @@ pub static ALL: [Scenario; 16] = [
             whims: (20_000, 400_000),
             ..UNBIASED
         },
-        met: |world| seen(world, |_, seen| matches!(seen, Seen::Progress(_))),
+        met: |world| seen(world, |_, seen| matches!(seen, WatchSeen::Progress(_))),
     },
     Scenario {
         name: "c6-watch-over-a-snapshot",
@@ -223,7 +223,7 @@ pub static ALL: [Scenario; 16] = [
             compactions: 50_000,
             ..UNBIASED
         },
-        met: |world| world.tally.snapshots,
+        met: |world| world.counts.snapshots,
     },
     Scenario {
         name: "c7-starved-streams",
@@ -234,7 +234,7 @@ pub static ALL: [Scenario; 16] = [
             compactions: 50_000,
             ..UNBIASED
         },
-        met: |world| seen(world, |_, seen| matches!(seen, Seen::Events { .. })),
+        met: |world| seen(world, |_, seen| matches!(seen, WatchSeen::Events { .. })),
     },
     Scenario {
         name: "c8-watch-at-a-compacted-delete",
@@ -264,7 +264,7 @@ pub static ALL: [Scenario; 16] = [
             whims: (100_000, 1_000_000),
             ..UNBIASED
         },
-        met: |world| seen(world, |start, seen| matches!(seen, Seen::Created(header) if start > *header)),
+        met: |world| seen(world, |start, seen| matches!(seen, WatchSeen::Created(header) if start > *header)),
     },
     Scenario {
         name: "c10-transactions-on-the-compacted",
@@ -278,7 +278,7 @@ pub static ALL: [Scenario; 16] = [
         },
         met: |world| {
             let refused = world.clients.history.iter().filter(|operation| {
-                matches!(operation.request, Asked::Kv(Request::Txn(_)))
+                matches!(operation.request, ModelRequest::Kv(Request::Txn(_)))
                     && operation.outcome == Outcome::Refused(Code::Compacted)
             });
             refused.count() as u64
@@ -299,7 +299,7 @@ pub static ALL: [Scenario; 16] = [
         name: "c15-same-keys-in-a-transaction",
         about: "a transaction that names a key several times makes an event twice (etcd 17247)",
         bias: Bias { faults: &[(1, Fault::Kill), (1, Fault::Pause)], mix: Mix::SameKeys, ..UNBIASED },
-        met: |world| seen(world, |_, seen| matches!(seen, Seen::Events { .. })),
+        met: |world| seen(world, |_, seen| matches!(seen, WatchSeen::Events { .. })),
     },
     Scenario {
         name: "c18-old-leader-revokes",
@@ -311,7 +311,7 @@ pub static ALL: [Scenario; 16] = [
             renewals: (6, 30),
             ..UNBIASED
         },
-        met: |world| world.tally.elections.saturating_sub(1),
+        met: |world| world.counts.elections.saturating_sub(1),
     },
     Scenario {
         name: "c19-revokes-that-fail",
@@ -327,7 +327,7 @@ pub static ALL: [Scenario; 16] = [
             renewals: (0, 2),
             ..UNBIASED
         },
-        met: |world| world.tally.expired,
+        met: |world| world.counts.expired,
     },
     Scenario {
         name: "c20-elections-within-a-lease",
@@ -339,7 +339,7 @@ pub static ALL: [Scenario; 16] = [
             renewals: (0, 4),
             ..UNBIASED
         },
-        met: |world| world.tally.elections / 3,
+        met: |world| world.counts.elections / 3,
     },
     Scenario {
         name: "c23-watch-from-zero",
@@ -350,7 +350,9 @@ pub static ALL: [Scenario; 16] = [
             whims: (100_000, 1_000_000),
             ..UNBIASED
         },
-        met: |world| seen(world, |start, seen| start == Revision::ZERO && matches!(seen, Seen::Created(_))),
+        met: |world| {
+            seen(world, |start, seen| start == Revision::ZERO && matches!(seen, WatchSeen::Created(_)))
+        },
     },
     Scenario {
         name: "c3-crash-in-a-compaction",
@@ -368,7 +370,7 @@ pub static ALL: [Scenario; 16] = [
             leader_compacts: 1_000_000,
             ..UNBIASED
         },
-        met: |world| world.tally.rounds,
+        met: |world| world.counts.rounds,
     },
     Scenario {
         name: "c24-changes-with-one-down",
@@ -393,7 +395,7 @@ pub static ALL: [Scenario; 16] = [
             dead_watchers: true,
             ..UNBIASED
         },
-        met: |world| world.tally.overtaken,
+        met: |world| world.counts.overtaken,
     },
     Scenario {
         name: "one-becomes-several",
@@ -417,7 +419,7 @@ pub fn by_name(name: &str) -> Option<&'static Scenario> {
 }
 
 /// Counts what watches were sent; the first revision asked for goes with each.
-fn seen(world: &World, wanted: impl Fn(Revision, &Seen) -> bool) -> u64 {
+fn seen(world: &World, wanted: impl Fn(Revision, &WatchSeen) -> bool) -> u64 {
     let records = world.watchers.records.iter();
     records.map(|record| record.seen.iter().filter(|seen| wanted(record.start, seen)).count() as u64).sum()
 }
@@ -427,9 +429,10 @@ pub fn hunting_ground(mutant: Mutant) -> &'static Scenario {
     match mutant {
         Mutant::RevokeProposedOnce => by_name("c20-elections-within-a-lease").expect("it is listed above"),
         Mutant::VoteForgotten => &VOTES,
-        Mutant::StartsCountedAnew | Mutant::EmptiedVotes | Mutant::DoubtNotKept | Mutant::DoubtEndsEarly => {
-            &DISKS
-        }
+        Mutant::StartsCountedFromOne
+        | Mutant::EmptiedVotes
+        | Mutant::DoubtNotKept
+        | Mutant::DoubtEndsEarly => &DISKS,
         Mutant::ShortSegmentAccepted | Mutant::MissingSegmentAccepted | Mutant::VotesInDoubt => &LOGS,
         Mutant::StandsOnOldConfig | Mutant::RemovedGoesAtOnce => &CHANGES,
         Mutant::LeadsBeforeItsVote => by_name("one-becomes-several").expect("it is listed above"),

@@ -4,12 +4,12 @@
 //! reads together with all others (a read may be the only witness of what an operation of unknown fate did);
 //! this file says which requests they are.
 
-use crate::history::Asked;
+use crate::history::ModelRequest;
 use coord::request::Request;
 
 /// As etcd has it: a read that asks for it, or a transaction of nothing but such reads.
-pub fn is_serializable(asked: &Asked) -> bool {
-    let Asked::Kv(request) = asked else { return false };
+pub fn is_serializable(asked: &ModelRequest) -> bool {
+    let ModelRequest::Kv(request) = asked else { return false };
     match request {
         Request::Range(range) => range.serializable,
         Request::Put(_) | Request::Delete(_) => false,

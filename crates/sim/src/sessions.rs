@@ -3,13 +3,13 @@
 //! nothing in time, or its member dies, it sends the same request under the same number to any member; in the history
 //! that is one operation. A session that is lost ends this: then what became of the request is unknown for good.
 
-use crate::history::{Asked, Outcome};
-use crate::tenants::Errand;
+use crate::history::{ModelRequest, Outcome};
+use crate::lease_holders::SideRequest;
 use crate::world::{Checked, Event, World};
 use base::{Code, LeaseId};
 use coord::reply::{Body, Reply};
 use coord::{Command, Grant, RequestId};
-use node::{Question, Work};
+use node::{ClientWork, LeaderQuestion};
 use std::collections::BTreeMap;
 
 /// After so many times a client stops asking.
@@ -85,25 +85,25 @@ impl World {
             return Ok(());
         }
         let pause = self.rng.between(300_000, 2_500_000);
-        self.agenda.after(pause, Event::Session { client });
+        self.events.after(pause, Event::Session { client });
         let Some(host) = self.any_running_host() else { return Ok(()) };
         let (lease, work) = match self.sessions.by_client.get(&client) {
             Some(session) if session.granted => {
-                (session.lease, Work::Ask(Question::KeepAlive(session.lease)))
+                (session.lease, ClientWork::LeaderQuestion(LeaderQuestion::KeepAlive(session.lease)))
             }
             // If nothing was heard of a grant, another lease is taken: an id is never used twice.
             _ => {
                 let ttl = self.rng.between(4, 9);
-                let lease = self.tenants.begin_lease(ttl, 0);
-                self.registers.grant_asked(lease, self.agenda.now());
+                let lease = self.lease_holders.begin_lease(ttl, 0);
+                self.real_time.grant_asked(lease, self.events.now());
                 self.sessions.by_client.insert(client, Session { lease, granted: false, last_seq: 0 });
                 let grant = Grant { id: lease, ttl: ttl as i64 };
-                (lease, crate::tenants::propose(&Command::LeaseGrant(grant)))
+                (lease, crate::lease_holders::propose(&Command::LeaseGrant(grant)))
             }
         };
-        let errand = Errand::about(lease, self.agenda.now());
-        let life = self.hosts[host].life;
-        self.agenda.after(100, Event::Errand { host, life, errand, work });
+        let side_request = SideRequest::about(lease, self.events.now());
+        let pid = self.hosts[host].pid;
+        self.events.after(100, Event::SideRequest { host, pid, side_request, work });
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl World {
 
     /// Numbers an operation if its client has a session and it may change something.
     pub fn identify(&mut self, client: usize, operation: usize) {
-        let Asked::Kv(request) = &self.clients.history[operation].request else { return };
+        let ModelRequest::Kv(request) = &self.clients.history[operation].request else { return };
         if request.is_read_only() {
             return;
         }
@@ -139,9 +139,9 @@ impl World {
             return false;
         }
         *attempt += 1;
-        self.tally.retries += 1;
+        self.counts.retries += 1;
         let pause = self.rng.between(1_000, 600_000);
-        self.agenda.after(pause, Event::Retry { operation });
+        self.events.after(pause, Event::Retry { operation });
         true
     }
 
@@ -151,7 +151,7 @@ impl World {
         }
         match self.any_running_host() {
             Some(host) => self.send_operation(host, operation),
-            None => self.agenda.after(100_000, Event::Retry { operation }),
+            None => self.events.after(100_000, Event::Retry { operation }),
         }
         Ok(())
     }

@@ -1,14 +1,14 @@
 //! What a seed chooses about the world: its size, its pace, and how soon things overflow.
 //! Small segments, small logs and small chunks, so that the rare paths of a large store are common here.
 
-use crate::guests::GUESTS;
+use crate::auth_users::AUTH_USERS;
 use crate::host::Host;
+use crate::lease_holders::LEASE_HOLDERS;
 use crate::operators::member_of;
 use crate::run::Kind;
 use crate::scenario::Bias;
-use crate::tenants::TENANTS;
 use base::{Boot, Rng};
-use engine::Params;
+use engine::MemberParams;
 use node::compactor;
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ pub struct Settings {
     pub members: usize,
     pub clients: usize,
     pub watchers: usize,
-    pub tenants: usize,
-    pub contenders: usize,
+    pub lease_holders: usize,
+    pub lock_clients: usize,
     /// Users of a cluster with auth on.
-    pub guests: usize,
+    pub auth_users: usize,
     pub tick_us: u64,
     pub think_us: u64,
     slow_syncs_per_million: u64,
@@ -32,7 +32,7 @@ pub struct Settings {
     pub bias: Bias,
     /// The leader compacts what no member needs, and clients do not compact.
     pub leader_compacts: bool,
-    keep: compactor::Keep,
+    keep: compactor::Retention,
     unindexed_keys_max: usize,
 }
 
@@ -49,10 +49,12 @@ impl Settings {
         match kind {
             Kind::Mixed => mixed,
             Kind::Locks => {
-                let contenders = *rng.pick(&[6, 12, 12, 24, 24, 48, 200]);
-                Settings { clients: 0, watchers: 0, tenants: 0, contenders, ..mixed }
+                let lock_clients = *rng.pick(&[6, 12, 12, 24, 24, 48, 200]);
+                Settings { clients: 0, watchers: 0, lease_holders: 0, lock_clients, ..mixed }
             }
-            Kind::Auth => Settings { clients: 0, watchers: 0, tenants: 0, guests: GUESTS, ..mixed },
+            Kind::Auth => {
+                Settings { clients: 0, watchers: 0, lease_holders: 0, auth_users: AUTH_USERS, ..mixed }
+            }
         }
     }
 
@@ -60,13 +62,13 @@ impl Settings {
         Settings {
             bias,
             leader_compacts: false,
-            keep: compactor::Keep { age: Duration::ZERO, revisions: 0, step: 1 },
+            keep: compactor::Retention { age: Duration::ZERO, revisions: 0, step: 1 },
             members: *rng.pick(bias.members),
             clients: 6,
             watchers: 4,
-            tenants: TENANTS,
-            contenders: 0,
-            guests: 0,
+            lease_holders: LEASE_HOLDERS,
+            lock_clients: 0,
+            auth_users: 0,
             tick_us: 100_000,
             think_us: *rng.pick(&[200_000, 400_000, 800_000]),
             slow_syncs_per_million: *rng.pick(&[0, 5_000, 50_000]),
@@ -87,20 +89,20 @@ impl Settings {
 
     /// With dice of its own, so that everything else about a seed stays what it was.
     pub fn draw_compaction(&mut self, rng: &mut Rng) {
-        self.leader_compacts = self.tenants > 0 && rng.chance(self.bias.leader_compacts);
-        self.keep = compactor::Keep {
+        self.leader_compacts = self.lease_holders > 0 && rng.chance(self.bias.leader_compacts);
+        self.keep = compactor::Retention {
             age: Duration::from_millis(*rng.pick(&[0, 500, 3_000])),
             revisions: *rng.pick(&[0, 5, 20]),
             step: 1,
         };
     }
 
-    fn compaction(&self) -> compactor::Params {
+    fn compaction(&self) -> compactor::CompactorParams {
         let hour = Duration::from_secs(3_600);
         let bound = if self.keeps_for_all() { hour } else { Duration::from_secs(4) };
-        compactor::Params {
+        compactor::CompactorParams {
             keep: self.leader_compacts.then_some(self.keep),
-            lag_max: compactor::Lag { age: bound, revisions: 1_000_000 },
+            lag_max: compactor::LagLimit { age: bound, revisions: 1_000_000 },
             interval: Duration::from_millis(500),
             patience: Duration::from_millis(300),
             grace: bound,
@@ -116,7 +118,7 @@ impl Settings {
         self.keep.revisions
     }
 
-    pub fn member_params(&self, host: usize, hosts: &[Host]) -> Params {
+    pub fn member_params(&self, host: usize, hosts: &[Host]) -> MemberParams {
         let first = if host < self.members { &hosts[..self.members] } else { &[] };
         let raft = raft::Params {
             id: hosts[host].id,
@@ -127,25 +129,25 @@ impl Settings {
             log_keep_entries: self.log_keep_entries,
             append_bytes: self.bias.append_bytes,
             lost: raft::Doubt::None,
-            is_new: host >= self.members && hosts[host].life == 0 && hosts[host].disks == 0,
+            is_new: host >= self.members && hosts[host].pid == 0 && hosts[host].disks == 0,
         };
-        Params {
-            consensus: node::consensus::Params { raft, retry_after: Duration::from_millis(300) },
+        MemberParams {
+            consensus: node::consensus::ConsensusParams { raft, retry_after: Duration::from_millis(300) },
             flush_interval: self.flush_interval,
             flush_bytes: self.flush_bytes,
             range_bytes: RANGE_BYTES,
             quota_bytes: 0,
             compaction: self.compaction(),
-            history: coord::Window { millis: i64::MAX, rows_max: u64::MAX },
-            leases: node::leases::Params {
+            history: coord::HistoryWindow { millis: i64::MAX, rows_max: u64::MAX },
+            leases: node::lease_clock::LeaseClockParams {
                 election: Duration::from_micros(self.tick_us * ELECTION_TICKS as u64),
                 checkpoint_interval: Duration::from_secs(3),
             },
-            founders: first.iter().map(member_of).collect(),
+            initial_members: first.iter().map(member_of).collect(),
             // In the product it is the time of the first start, in seconds.
             first_boot: Boot(1 + 1_000 * hosts[host].disks),
             wal_segment_bytes: self.wal_segment_bytes,
-            vault: engine::VaultParams {
+            member_store: engine::MemberStoreParams {
                 cache_bytes: STORE_CACHE_BYTES,
                 chunk_bytes: SNAPSHOT_CHUNK_BYTES,
                 unindexed_keys_max: self.unindexed_keys_max,

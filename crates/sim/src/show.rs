@@ -1,6 +1,6 @@
 //! Operations in a form that a person can follow when a history is unlawful: one line each, etcd's words.
 
-use crate::history::{Asked, Operation, Outcome};
+use crate::history::{ModelRequest, Operation, Outcome};
 use base::{KeyRange, RangeEnd, Revision};
 use coord::reply::{Body, KeyValue, Reply};
 use coord::request::{Compare, Relation, Request, Target, Txn};
@@ -14,8 +14,8 @@ impl fmt::Display for Operation {
             None => f.write_str("?)")?,
         }
         match &self.request {
-            Asked::Kv(asked) => write!(f, " {} => ", request(asked))?,
-            Asked::EndLease(id) => write!(f, " end of lease {id} => ")?,
+            ModelRequest::Kv(asked) => write!(f, " {} => ", request(asked))?,
+            ModelRequest::EndLease(id) => write!(f, " end of lease {id} => ")?,
         }
         match &self.outcome {
             Outcome::Done(answer) => f.write_str(&reply(answer)),

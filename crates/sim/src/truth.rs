@@ -2,10 +2,10 @@
 //! see it. The judge of watches believes it. The judge of the order takes where operations landed
 //! as a hint for what to try first and checks every step of it, so a wrong hint can waste its time but not mislead it.
 
-use crate::clerks::Filed;
-use crate::history::{Asked, Operation};
-use crate::marks::Marks;
+use crate::document_writers::CommittedDocuments;
+use crate::history::{ModelRequest, Operation};
 use crate::model::{State, carry_out};
+use crate::seen_proposals::SeenProposals;
 use base::limits::SESSION_REPLIES_MAX;
 use base::{Index, LeaseId, Position, ProposalId, Revision};
 use coord::request::Request;
@@ -22,19 +22,19 @@ pub struct Truth {
     state: State,
     applied: Index,
     asked: BTreeMap<ProposalId, usize>,
-    marks: Marks,
+    seen_proposals: SeenProposals,
     landed: BTreeMap<usize, Revision>,
     /// Where each lease was granted in the log, and at which revision it ended.
     granted: BTreeMap<LeaseId, Index>,
     ended: BTreeMap<LeaseId, Revision>,
-    sessions: BTreeMap<LeaseId, Known>,
+    sessions: BTreeMap<LeaseId, SessionRequests>,
     /// The documents.
-    pub filed: Filed,
+    pub committed_documents: CommittedDocuments,
 }
 
 /// The requests of a session that were carried out; those below the mark are forgotten.
 #[derive(Default)]
-struct Known {
+struct SessionRequests {
     low: u64,
     seqs: BTreeSet<u64>,
 }
@@ -47,12 +47,12 @@ impl Truth {
             state: State::empty(),
             applied: Index::ZERO,
             asked: BTreeMap::new(),
-            marks: Marks::default(),
+            seen_proposals: SeenProposals::default(),
             landed: BTreeMap::new(),
             granted: BTreeMap::new(),
             ended: BTreeMap::new(),
             sessions: BTreeMap::new(),
-            filed: Filed::default(),
+            committed_documents: CommittedDocuments::default(),
         }
     }
 
@@ -67,7 +67,7 @@ impl Truth {
         }
         self.applied = entry.at.index;
         for proposal in batch::decode(entry.data.clone()).unwrap_or_default() {
-            if self.marks.counts(proposal.id, proposal.low)
+            if self.seen_proposals.is_new(proposal.id, proposal.low)
                 && let Some(command) = Command::decode(proposal.command)
                 && let Some(command) = self.unless_repeated(command)
             {
@@ -78,7 +78,7 @@ impl Truth {
 
     /// What a client's request asks for, unless it was carried out or can no longer be known.
     fn unless_repeated(&mut self, command: Command) -> Option<Command> {
-        let Command::Once(once) = &command else { return Some(command) };
+        let Command::Idempotent(once) = &command else { return Some(command) };
         let RequestId { session, seq, low } = once.id;
         if !self.state.has_lease(session) {
             return None;
@@ -98,9 +98,9 @@ impl Truth {
 
     fn carry_out(&mut self, at: Position, id: ProposalId, command: Command) {
         let asked = match command {
-            Command::Put(put) => Asked::Kv(Request::Put(put)),
-            Command::Delete(delete) => Asked::Kv(Request::Delete(delete)),
-            Command::Txn(txn) => Asked::Kv(Request::Txn(txn)),
+            Command::Put(put) => ModelRequest::Kv(Request::Put(put)),
+            Command::Delete(delete) => ModelRequest::Kv(Request::Delete(delete)),
+            Command::Txn(txn) => ModelRequest::Kv(Request::Txn(txn)),
             Command::LeaseGrant(grant) => {
                 if !self.state.has_lease(grant.id) {
                     self.granted.insert(grant.id, at.index);
@@ -113,7 +113,7 @@ impl Truth {
                 if guard.is_some() && guard != current {
                     return;
                 }
-                Asked::EndLease(id)
+                ModelRequest::EndLease(id)
             }
             Command::Compact(Compact { revision, .. }) => {
                 if revision > self.state.floor() && revision <= self.state.revision() {
@@ -121,11 +121,11 @@ impl Truth {
                 }
                 return;
             }
-            Command::Document(set) => return self.filed.file(set),
+            Command::Document(set) => return self.committed_documents.record(set),
             _ => return,
         };
         let Ok((after, _)) = carry_out(&self.state, &asked) else { return };
-        if let Asked::EndLease(lease) = asked {
+        if let ModelRequest::EndLease(lease) = asked {
             self.sessions.remove(&lease);
             self.ended.insert(lease, after.revision());
         }
@@ -151,8 +151,8 @@ impl Truth {
 
     pub fn landed(&self, number: usize, operation: &Operation) -> Option<Revision> {
         match &operation.request {
-            Asked::Kv(_) => self.landed.get(&number).copied(),
-            Asked::EndLease(lease) => self.ended.get(lease).copied(),
+            ModelRequest::Kv(_) => self.landed.get(&number).copied(),
+            ModelRequest::EndLease(lease) => self.ended.get(lease).copied(),
         }
     }
 }

@@ -8,7 +8,9 @@ use crate::world::{Checked, Event, World};
 use base::{KeyRange, Revision, Rng};
 use bytes::Bytes;
 use coord::Caller;
-use coord::watch::{Batch, Create, Credit, Filters, Input, Kind, Refusal, Response, StreamId, WatchId};
+use coord::watch::{
+    Batch, Create, Credit, Filters, Input, Refusal, Response, ResponseKind, StreamId, WatchId,
+};
 use node::apply;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,7 +20,7 @@ pub struct Watchers {
     all: Vec<Watcher>,
     by_stream: BTreeMap<StreamId, usize>,
     streams: u64,
-    pub records: Vec<Record>,
+    pub records: Vec<WatchRecord>,
 }
 
 #[derive(Default)]
@@ -30,7 +32,7 @@ struct Watcher {
 
 struct Connection {
     host: usize,
-    life: u32,
+    pid: u32,
     stream: StreamId,
     slow: bool,
     inbox: VecDeque<Response>,
@@ -41,17 +43,17 @@ struct Connection {
 }
 
 /// One watch on one member, from its request to the end of its stream.
-pub struct Record {
-    pub wanted: Wanted,
+pub struct WatchRecord {
+    pub wanted: WatchSpec,
     /// The revision asked for; zero for what comes after now.
     pub start: Revision,
-    pub seen: Vec<Seen>,
+    pub seen: Vec<WatchSeen>,
     /// Its stream has not ended.
     pub open: bool,
 }
 
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct WatchSpec {
     pub keys: KeyRange,
     pub prev_kv: bool,
     pub filters: Filters,
@@ -60,7 +62,7 @@ pub struct Wanted {
 }
 
 #[derive(Debug)]
-pub enum Seen {
+pub enum WatchSeen {
     Created(Revision),
     Refused(Refusal),
     Events { header: Revision, batch: Arc<Batch>, fragment: bool },
@@ -87,11 +89,11 @@ impl Watchers {
             self.records[*record].open = false;
         }
         self.all[watcher].broken.extend(broken);
-        Some((connection.host, connection.life, connection.stream))
+        Some((connection.host, connection.pid, connection.stream))
     }
 
-    fn begin(&mut self, wanted: Wanted, start: Revision) -> usize {
-        self.records.push(Record { wanted, start, seen: Vec::new(), open: true });
+    fn begin(&mut self, wanted: WatchSpec, start: Revision) -> usize {
+        self.records.push(WatchRecord { wanted, start, seen: Vec::new(), open: true });
         self.records.len() - 1
     }
 
@@ -100,21 +102,21 @@ impl Watchers {
     }
 }
 
-impl Record {
+impl WatchRecord {
     /// Where a watch goes on that has seen this much.
     pub fn next(&self) -> Revision {
         let heard = self.seen.iter().rev().find_map(|seen| match seen {
-            Seen::Events { batch, fragment: false, .. } => Some(batch.last_revision()),
-            Seen::Progress(revision) => Some(*revision),
-            Seen::Created(revision) if self.start == Revision::ZERO => Some(*revision),
+            WatchSeen::Events { batch, fragment: false, .. } => Some(batch.last_revision()),
+            WatchSeen::Progress(revision) => Some(*revision),
+            WatchSeen::Created(revision) if self.start == Revision::ZERO => Some(*revision),
             _ => None,
         });
         heard.map_or(self.start, |heard| heard.next().max(self.start))
     }
 }
 
-impl Wanted {
-    fn draw(rng: &mut Rng) -> Wanted {
+impl WatchSpec {
+    fn draw(rng: &mut Rng) -> WatchSpec {
         let key = |rng: &mut Rng| Bytes::from(format!("key-{}", rng.between(0, 8)));
         let keys = match rng.between(0, 4) {
             0 => KeyRange::single(key(rng)),
@@ -123,7 +125,7 @@ impl Wanted {
             _ => KeyRange::from_wire(Bytes::from_static(b"\0"), Bytes::from_static(b"\0")),
         };
         let filters = Filters { no_put: rng.chance(100_000), no_delete: rng.chance(100_000) };
-        Wanted {
+        WatchSpec {
             keys,
             prev_kv: rng.chance(500_000),
             filters,
@@ -141,7 +143,7 @@ impl World {
             return Ok(());
         }
         if self.hosts[host].process.is_none() {
-            self.agenda.after(200_000, Event::Watch { watcher });
+            self.events.after(200_000, Event::Watch { watcher });
             return Ok(());
         }
         self.watchers.streams += 1;
@@ -150,7 +152,7 @@ impl World {
         self.watchers.by_stream.insert(stream, watcher);
         self.watchers.all[watcher].connection = Some(Connection {
             host,
-            life: self.hosts[host].life,
+            pid: self.hosts[host].pid,
             stream,
             slow,
             inbox: VecDeque::new(),
@@ -192,17 +194,17 @@ impl World {
                 compacted.filter(|revision| *revision > Revision::ZERO).unwrap_or(usual)
             }
         };
-        let wanted = Wanted::draw(&mut self.rng);
+        let wanted = WatchSpec::draw(&mut self.rng);
         self.create_watch(watcher, wanted, start);
     }
 
-    fn create_watch(&mut self, watcher: usize, wanted: Wanted, start: Revision) {
+    fn create_watch(&mut self, watcher: usize, wanted: WatchSpec, start: Revision) {
         let record = self.watchers.begin(wanted.clone(), start);
         let connection = self.watchers.all[watcher].connection.as_mut().expect("who asks is connected");
         connection.asked.push_back(record);
         let (host, stream) = (connection.host, connection.stream);
-        let Wanted { keys, prev_kv, filters, fragment, progress_notify } = wanted;
-        let caller = Caller::Nobody;
+        let WatchSpec { keys, prev_kv, filters, fragment, progress_notify } = wanted;
+        let caller = Caller::Anonymous;
         let create =
             Create { stream, caller, id: None, keys, start, prev_kv, filters, progress_notify, fragment };
         self.tell_hub(host, Input::Create(create));
@@ -210,7 +212,7 @@ impl World {
 
     fn tell_hub(&mut self, host: usize, input: Input) {
         if self.hosts[host].process.is_some() {
-            self.hand_to_apply(host, apply::Input::Watch(input));
+            self.hand_to_apply(host, apply::ApplyInput::Watch(input));
         }
     }
 
@@ -225,8 +227,8 @@ impl World {
             let late = connection.slow && !calm;
             let longest = if late { 2_000_000 } else { 20_000 };
             let dead_until = if late && self.settings.bias.dead_watchers { STORM_US } else { 0 };
-            let delay = self.rng.between(100, longest) + dead_until.saturating_sub(self.agenda.now());
-            self.agenda.after(delay, Event::Consume { watcher, stream });
+            let delay = self.rng.between(100, longest) + dead_until.saturating_sub(self.events.now());
+            self.events.after(delay, Event::Consume { watcher, stream });
         }
     }
 
@@ -240,7 +242,7 @@ impl World {
         let mut credit = Credit { responses: if hurries { 1_000 } else { 0 }, bytes: 0 };
         for response in std::mem::take(&mut connection.inbox) {
             credit = credit.plus(response.cost());
-            self.tally.watched += 1;
+            self.counts.watched += 1;
             self.see(response);
         }
         self.tell_hub(host, Input::Credit { stream, credit });
@@ -251,33 +253,33 @@ impl World {
         let Some((_, connection)) = self.watchers.connection(response.stream) else { return };
         let header = response.revision;
         let seen = match response.kind {
-            Kind::Created => {
+            ResponseKind::Created => {
                 let record = connection.asked.pop_front().expect("what is created was asked for");
                 connection.watches.insert(response.watch, record);
-                Seen::Created(header)
+                WatchSeen::Created(header)
             }
-            Kind::Refused(refusal) => {
+            ResponseKind::Refused(refusal) => {
                 let record = connection.asked.pop_front().expect("what is refused was asked for");
-                return self.watchers.records[record].seen.push(Seen::Refused(refusal));
+                return self.watchers.records[record].seen.push(WatchSeen::Refused(refusal));
             }
-            Kind::Events { batch, fragment } => Seen::Events { header, batch, fragment },
-            Kind::Progress if response.watch == WatchId::NONE => {
+            ResponseKind::Events { batch, fragment } => WatchSeen::Events { header, batch, fragment },
+            ResponseKind::Progress if response.watch == WatchId::NONE => {
                 let all: Vec<_> = connection.watches.values().copied().collect();
                 for record in all {
-                    self.watchers.records[record].seen.push(Seen::Progress(header));
+                    self.watchers.records[record].seen.push(WatchSeen::Progress(header));
                 }
                 return;
             }
-            Kind::Progress => Seen::Progress(header),
-            Kind::Canceled { compacted } => Seen::Canceled(compacted),
-            Kind::Denied(code) => unreachable!("auth is off in this world: {code}"),
+            ResponseKind::Progress => WatchSeen::Progress(header),
+            ResponseKind::Canceled { compacted } => WatchSeen::Canceled(compacted),
+            ResponseKind::Denied(code) => unreachable!("auth is off in this world: {code}"),
         };
         let record = connection.watches.get(&response.watch).copied();
-        if matches!(seen, Seen::Canceled(_)) {
+        if matches!(seen, WatchSeen::Canceled(_)) {
             connection.watches.remove(&response.watch);
         }
         let record = record.expect("a watch is created before it is sent anything");
-        self.watchers.records[record].open &= !matches!(seen, Seen::Canceled(_));
+        self.watchers.records[record].open &= !matches!(seen, WatchSeen::Canceled(_));
         self.watchers.records[record].seen.push(seen);
     }
 
@@ -288,7 +290,7 @@ impl World {
         }
         let (shortest, longest) = self.settings.bias.whims;
         let pause = self.rng.between(shortest, longest);
-        self.agenda.after(pause, Event::Whim { watcher });
+        self.events.after(pause, Event::Whim { watcher });
         let Some(connection) = &self.watchers.all[watcher].connection else { return Ok(()) };
         let (host, stream) = (connection.host, connection.stream);
         let count = connection.watches.len() + connection.asked.len();
@@ -308,11 +310,11 @@ impl World {
     }
 
     fn leave(&mut self, watcher: usize) {
-        if let Some((host, life, stream)) = self.watchers.disconnect(watcher) {
-            if self.hosts[host].life == life {
+        if let Some((host, pid, stream)) = self.watchers.disconnect(watcher) {
+            if self.hosts[host].pid == pid {
                 self.tell_hub(host, Input::Close(stream));
             }
-            self.agenda.after(self.rng.between(1_000, 300_000), Event::Watch { watcher });
+            self.events.after(self.rng.between(1_000, 300_000), Event::Watch { watcher });
         }
     }
 
@@ -322,7 +324,7 @@ impl World {
             let connection = self.watchers.all[watcher].connection.as_ref();
             if connection.is_some_and(|connection| connection.host == host) {
                 self.watchers.disconnect(watcher);
-                self.agenda.after(self.rng.between(1_000, 500_000), Event::Watch { watcher });
+                self.events.after(self.rng.between(1_000, 500_000), Event::Watch { watcher });
             }
         }
     }

@@ -14,7 +14,7 @@ const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// The certificate of a port, and the authorities that it trusts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Files {
+pub struct ServerFiles {
     /// The certificate, with those between it and its authority behind it.
     pub cert: PathBuf,
     pub key: PathBuf,
@@ -24,7 +24,7 @@ pub struct Files {
     pub crl: Option<PathBuf>,
 }
 
-impl Files {
+impl ServerFiles {
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
         [Some(&self.cert), Some(&self.key), self.ca.as_ref(), self.crl.as_ref()]
             .into_iter()

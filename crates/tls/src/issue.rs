@@ -50,7 +50,7 @@ pub(crate) enum Validity {
 }
 
 /// What a certificate says, without its signature.
-pub(crate) struct Statement<'a> {
+pub(crate) struct CertificateFields<'a> {
     pub serial: &'a [u8],
     pub issuer: &'a str,
     pub subject: &'a str,
@@ -63,7 +63,7 @@ pub(crate) struct Statement<'a> {
     pub signed_by: Algorithm,
 }
 
-impl Statement<'_> {
+impl CertificateFields<'_> {
     pub fn sign(&self, sign: impl FnOnce(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
         let body = self.body();
         let signature = sign(&body)?;
@@ -197,7 +197,7 @@ mod tests {
         for (until, validity) in
             [(4_733_510_400, Validity::Between(0, 4_733_510_400)), (1, Validity::Between(0, 1))]
         {
-            let statement = Statement {
+            let statement = CertificateFields {
                 serial: &[0x90, 1],
                 issuer: "issuer",
                 subject: "subject",

@@ -19,12 +19,12 @@ mod server;
 pub use certificate::{common_name, expiry};
 pub use client::{ClientFiles, ClientPem};
 pub use error::Error;
-pub use files::Files;
-pub use peers::{Claim, Dial, MemberProof, PeerFiles, Peers};
-pub use pinned::Pinned;
+pub use files::ServerFiles;
+pub use peers::{DialTls, MemberProof, PeerClaim, PeerFiles, PeerTls};
+pub use pinned::PinnedAuthority;
 pub use secret::{Authority, Fingerprint, SECRET_BYTES_MIN, Secret, hash, random};
 pub use self_signed::SelfSigned;
-pub use server::{MinVersion, Server};
+pub use server::{MinVersion, ServerTls};
 
 use rustls::crypto::{CryptoProvider, ring};
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 //! trusted if an authority of the peers has signed it for both ends of a connection: client certificates, usually
 //! valid for one end only, are refused here. The authority of a region's secret is trusted for that region alone.
 
-use crate::files::{self, Files};
-use crate::pinned::AnyServer;
-use crate::reload::{LOOK_EVERY, Reloading};
+use crate::files::{self, ServerFiles};
+use crate::pinned::TrustAnyServer;
+use crate::reload::{CHECK_EVERY, Reloading};
 use crate::secret::{Authority, Fingerprint, Secret};
 use crate::self_signed::SelfSigned;
 use crate::{Error, certificate, provider};
@@ -57,7 +57,7 @@ pub enum MemberProof {
 
 /// What the other side of a connection may claim to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim<'a> {
+pub enum PeerClaim<'a> {
     /// A node that may belong to this cluster, whichever it is.
     Peer,
     Member {
@@ -72,23 +72,23 @@ pub enum Claim<'a> {
 }
 
 /// The TLS configuration of an outgoing connection; without a name no certificate can be verified.
-pub struct Dial {
+pub struct DialTls {
     pub config: Arc<ClientConfig>,
     pub name: Option<ServerName<'static>>,
 }
 
-pub struct Peers {
+pub struct PeerTls {
     source: Source,
     proof: MemberProof,
     regions: Vec<Region>,
 }
 
 enum Source {
-    Files(Reloading<Made>),
-    Fixed(Arc<Made>),
+    Files(Reloading<PeerConfigs>),
+    Fixed(Arc<PeerConfigs>),
 }
 
-struct Made {
+struct PeerConfigs {
     accept: Arc<ServerConfig>,
     /// To members; none if they use no TLS.
     dial: Option<Arc<ClientConfig>>,
@@ -106,29 +106,29 @@ struct Region {
     certified: Arc<CertifiedKey>,
 }
 
-impl Peers {
+impl PeerTls {
     /// As a member with certificates of an operator, and without other regions.
-    pub fn open(files: PeerFiles) -> Result<Peers, Error> {
-        Peers::new(MemberProof::Files(files), Some(0), &[])
+    pub fn open(files: PeerFiles) -> Result<PeerTls, Error> {
+        PeerTls::new(MemberProof::Files(files), Some(0), &[])
     }
 
     /// For the node with this id, once it has one; each region by its name and the secret that it shares with this one.
-    pub fn new(proof: MemberProof, me: Option<u64>, regions: &[(String, Secret)]) -> Result<Peers, Error> {
+    pub fn new(proof: MemberProof, me: Option<u64>, regions: &[(String, Secret)]) -> Result<PeerTls, Error> {
         let made = |(name, secret): &(String, Secret)| Region::new(name, secret);
         let regions = regions.iter().map(made).collect::<Result<Vec<_>, _>>()?;
         let source = match proof.clone() {
             MemberProof::Files(peer_files) => {
                 let PeerFiles { cert, key, ca, crl } = peer_files.clone();
-                let paths = Files { cert, key, ca: Some(ca), crl }.paths();
-                let extra = Extra::of(&regions);
+                let paths = ServerFiles { cert, key, ca: Some(ca), crl }.paths();
+                let extra = RegionTrust::of(&regions);
                 let make = Box::new(move || from_files(&peer_files, &extra));
-                Source::Files(Reloading::new(paths, LOOK_EVERY, make)?)
+                Source::Files(Reloading::new(paths, CHECK_EVERY, make)?)
             }
             MemberProof::Secret(secret) => Source::Fixed(Arc::new(from_secret(&secret, me, &regions)?)),
             MemberProof::SelfSigned(made) => Source::Fixed(Arc::new(self_signed(&made, &regions)?)),
             MemberProof::Open => Source::Fixed(Arc::new(for_regions(&regions)?)),
         };
-        Ok(Peers { source, proof, regions })
+        Ok(PeerTls { source, proof, regions })
     }
 
     /// The authority of the members' secret.
@@ -136,7 +136,7 @@ impl Peers {
         Authority::derive(secret, MEMBERS).fingerprint()
     }
 
-    fn made(&self) -> Arc<Made> {
+    fn made(&self) -> Arc<PeerConfigs> {
         match &self.source {
             Source::Files(reloading) => reloading.get(),
             Source::Fixed(made) => made.clone(),
@@ -150,25 +150,25 @@ impl Peers {
 
     /// For a connection to the other side that is what it claims; none if that peer uses no TLS. Of a peer that is
     /// none of these, the address alone is known.
-    pub fn dial(&self, claim: Claim<'_>, address: &str) -> Option<Dial> {
-        if let Claim::Region { name, .. } = claim
+    pub fn dial(&self, claim: PeerClaim<'_>, address: &str) -> Option<DialTls> {
+        if let PeerClaim::Region { name, .. } = claim
             && let Some(region) = self.region(name)
         {
             let name = ServerName::try_from(region.shown_as.clone()).ok();
-            return Some(Dial { config: region.dial.clone(), name });
+            return Some(DialTls { config: region.dial.clone(), name });
         }
-        let is_region = matches!(claim, Claim::Region { .. });
+        let is_region = matches!(claim, PeerClaim::Region { .. });
         if is_region && !matches!(self.proof, MemberProof::Files(_)) {
             return None;
         }
         let name = match (&self.proof, claim) {
-            (MemberProof::Secret(_), Claim::Member { id, .. }) => {
+            (MemberProof::Secret(_), PeerClaim::Member { id, .. }) => {
                 ServerName::try_from(name_of_member(id)).ok()
             }
             (MemberProof::Secret(_), _) => ServerName::try_from(MEMBER_NAME).ok(),
             _ => name_of(address),
         };
-        Some(Dial { config: self.made().dial.clone()?, name })
+        Some(DialTls { config: self.made().dial.clone()?, name })
     }
 
     /// When the certificate of an operator that is shown ends, in seconds since 1970.
@@ -177,31 +177,31 @@ impl Peers {
     }
 
     /// Whether such a claim must be proven.
-    pub fn demands(&self, claim: Claim<'_>) -> bool {
+    pub fn demands(&self, claim: PeerClaim<'_>) -> bool {
         match (claim, &self.proof) {
             (_, MemberProof::Files(_)) => true,
-            (Claim::Region { name, .. }, _) => self.region(name).is_some(),
+            (PeerClaim::Region { name, .. }, _) => self.region(name).is_some(),
             (_, proof) => matches!(proof, MemberProof::Secret(_)),
         }
     }
 
     /// Whether connections in the clear are ended before anything is read.
-    pub fn always_sealed(&self) -> bool {
+    pub fn requires_tls(&self) -> bool {
         matches!(self.proof, MemberProof::Files(_) | MemberProof::SelfSigned(_))
     }
 
     /// Whether the certificates that the other side has shown prove what it claims.
-    pub fn proves(&self, certificates: &[CertificateDer<'_>], claim: Claim<'_>) -> bool {
+    pub fn proves(&self, certificates: &[CertificateDer<'_>], claim: PeerClaim<'_>) -> bool {
         match claim {
-            Claim::Region { name, address } => match self.region(name) {
-                Some(region) => is_vouched_for(certificates, &region.roots),
+            PeerClaim::Region { name, address } => match self.region(name) {
+                Some(region) => is_trusted(certificates, &region.roots),
                 None => {
                     let speaks = |address| speaks_for(certificates, name_of(address));
                     self.is_member(certificates) && address.is_none_or(speaks)
                 }
             },
-            Claim::Peer => self.is_member(certificates),
-            Claim::Member { id, address } => {
+            PeerClaim::Peer => self.is_member(certificates),
+            PeerClaim::Member { id, address } => {
                 let name = match &self.proof {
                     MemberProof::Secret(_) => ServerName::try_from(name_of_member(id)).ok(),
                     _ => name_of(address),
@@ -212,7 +212,7 @@ impl Peers {
     }
 
     fn is_member(&self, certificates: &[CertificateDer<'_>]) -> bool {
-        self.made().roots.as_ref().is_some_and(|roots| is_vouched_for(certificates, roots))
+        self.made().roots.as_ref().is_some_and(|roots| is_trusted(certificates, roots))
     }
 
     fn region(&self, name: &str) -> Option<&Region> {
@@ -220,14 +220,14 @@ impl Peers {
     }
 }
 
-impl std::fmt::Debug for Peers {
+impl std::fmt::Debug for PeerTls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Peers")
     }
 }
 
 /// The first certificate is of an authority in the store, and good for both ends of a connection.
-fn is_vouched_for(certificates: &[CertificateDer<'_>], roots: &RootCertStore) -> bool {
+fn is_trusted(certificates: &[CertificateDer<'_>], roots: &RootCertStore) -> bool {
     let Some((first, rest)) = certificates.split_first() else { return false };
     let algorithms = provider().signature_verification_algorithms.all;
     let now = UnixTime::now();
@@ -259,33 +259,33 @@ impl Region {
         let shown_as = format!("{}.{REGION_NAME}", authority.fingerprint().short());
         let issued = authority.issue(std::slice::from_ref(&shown_as))?;
         let roots = Arc::new(authority.roots()?);
-        let dial = dial(&roots, vec![], &issued.certified()?).map_err(made_badly)?;
+        let dial = dial(&roots, vec![], &issued.certified()?).map_err(build_error)?;
         Ok(Region { name: name.to_owned(), shown_as, roots, dial, certified: issued.certified()? })
     }
 }
 
 /// The certificates and authorities of regions, besides those of members.
 #[derive(Clone, Default)]
-struct Extra {
+struct RegionTrust {
     roots: Vec<Arc<RootCertStore>>,
     certified: Vec<(String, Arc<CertifiedKey>)>,
 }
 
-impl Extra {
-    fn of(regions: &[Region]) -> Extra {
+impl RegionTrust {
+    fn of(regions: &[Region]) -> RegionTrust {
         let certified = |region: &Region| (region.shown_as.clone(), region.certified.clone());
-        Extra {
+        RegionTrust {
             roots: regions.iter().map(|region| region.roots.clone()).collect(),
             certified: regions.iter().map(certified).collect(),
         }
     }
 }
 
-fn made_badly(reason: impl std::fmt::Display) -> Error {
+fn build_error(reason: impl std::fmt::Display) -> Error {
     Error::Made { reason: reason.to_string() }
 }
 
-fn from_files(peer_files: &PeerFiles, extra: &Extra) -> Result<Made, Error> {
+fn from_files(peer_files: &PeerFiles, extra: &RegionTrust) -> Result<PeerConfigs, Error> {
     let chain = files::chain(&peer_files.cert)?;
     let expiry = certificate::expiry(&chain[0]);
     let roots = Arc::new(files::roots(&peer_files.ca)?);
@@ -295,50 +295,50 @@ fn from_files(peer_files: &PeerFiles, extra: &Extra) -> Result<Made, Error> {
     let certified =
         CertifiedKey::from_der(chain, files::key(&peer_files.key)?, &provider()).map_err(misfit)?;
     let certified = Arc::new(certified);
-    let believed = Believed { members: Some(&roots), crls: crls.clone(), must_show: true };
+    let believed = TrustedRoots { members: Some(&roots), crls: crls.clone(), cert_required: true };
     let accept = accept(Some(certified.clone()), believed, extra).map_err(unbuilt)?;
     let dial = dial(&roots, crls, &certified).map_err(unbuilt)?;
-    Ok(Made { accept, dial: Some(dial), roots: Some(roots), expiry })
+    Ok(PeerConfigs { accept, dial: Some(dial), roots: Some(roots), expiry })
 }
 
-fn from_secret(secret: &Secret, me: Option<u64>, regions: &[Region]) -> Result<Made, Error> {
+fn from_secret(secret: &Secret, me: Option<u64>, regions: &[Region]) -> Result<PeerConfigs, Error> {
     let authority = Authority::derive(secret, MEMBERS);
     let names: Vec<String> = me.map(name_of_member).into_iter().chain([MEMBER_NAME.to_owned()]).collect();
     let certified = authority.issue(&names)?.certified()?;
     let roots = Arc::new(authority.roots()?);
     // A node that has a token and no secret yet may ask to join, and has no certificate.
-    let believed = Believed { members: Some(&roots), crls: vec![], must_show: false };
-    let accept = accept(Some(certified.clone()), believed, &Extra::of(regions)).map_err(made_badly)?;
-    let dial = dial(&roots, vec![], &certified).map_err(made_badly)?;
-    Ok(Made { accept, dial: Some(dial), roots: Some(roots), expiry: None })
+    let believed = TrustedRoots { members: Some(&roots), crls: vec![], cert_required: false };
+    let accept = accept(Some(certified.clone()), believed, &RegionTrust::of(regions)).map_err(build_error)?;
+    let dial = dial(&roots, vec![], &certified).map_err(build_error)?;
+    Ok(PeerConfigs { accept, dial: Some(dial), roots: Some(roots), expiry: None })
 }
 
-fn self_signed(made: &SelfSigned, regions: &[Region]) -> Result<Made, Error> {
+fn self_signed(made: &SelfSigned, regions: &[Region]) -> Result<PeerConfigs, Error> {
     let certified = made.certified()?;
     let expiry = certified.cert.first().and_then(|certificate| certificate::expiry(certificate));
-    let believed = Believed { members: None, crls: vec![], must_show: false };
-    let accept = accept(Some(certified), believed, &Extra::of(regions)).map_err(made_badly)?;
-    Ok(Made { accept, dial: Some(AnyServer::config()), roots: None, expiry })
+    let believed = TrustedRoots { members: None, crls: vec![], cert_required: false };
+    let accept = accept(Some(certified), believed, &RegionTrust::of(regions)).map_err(build_error)?;
+    Ok(PeerConfigs { accept, dial: Some(TrustAnyServer::config()), roots: None, expiry })
 }
 
-fn for_regions(regions: &[Region]) -> Result<Made, Error> {
-    let believed = Believed { members: None, crls: vec![], must_show: true };
-    let accept = accept(None, believed, &Extra::of(regions)).map_err(made_badly)?;
-    Ok(Made { accept, dial: None, roots: None, expiry: None })
+fn for_regions(regions: &[Region]) -> Result<PeerConfigs, Error> {
+    let believed = TrustedRoots { members: None, crls: vec![], cert_required: true };
+    let accept = accept(None, believed, &RegionTrust::of(regions)).map_err(build_error)?;
+    Ok(PeerConfigs { accept, dial: None, roots: None, expiry: None })
 }
 
 /// The authorities that a port trusts.
-struct Believed<'a> {
+struct TrustedRoots<'a> {
     members: Option<&'a RootCertStore>,
     crls: Vec<CertificateRevocationListDer<'static>>,
     /// The handshake fails without a certificate.
-    must_show: bool,
+    cert_required: bool,
 }
 
 fn accept(
     shown: Option<Arc<CertifiedKey>>,
-    believed: Believed<'_>,
-    extra: &Extra,
+    believed: TrustedRoots<'_>,
+    extra: &RegionTrust,
 ) -> Result<Arc<ServerConfig>, VerifierBuilderError> {
     let stores = believed.members.into_iter().chain(extra.roots.iter().map(|roots| &**roots));
     let roots: Vec<_> = stores.flat_map(|store| store.roots.clone()).collect();
@@ -353,10 +353,11 @@ fn accept(
         if !believed.crls.is_empty() {
             inner = inner.with_crls(believed.crls).allow_unknown_revocation_status();
         }
-        let verifier = BothEnds { inner: inner.build()?, roots, must_show: believed.must_show };
+        let verifier =
+            BothEndsVerifier { inner: inner.build()?, roots, cert_required: believed.cert_required };
         builder.with_client_cert_verifier(Arc::new(verifier))
     };
-    let resolver = ByName { usual: shown, regions: extra.certified.clone() };
+    let resolver = CertByName { usual: shown, regions: extra.certified.clone() };
     let mut config = builder.with_cert_resolver(Arc::new(resolver));
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -377,7 +378,7 @@ fn dial(
         .with_protocol_versions(&[&TLS13])
         .expect("the provider has algorithms for it")
         .with_webpki_verifier(verifier.build()?)
-        .with_client_cert_resolver(Arc::new(Always(shown.clone())));
+        .with_client_cert_resolver(Arc::new(SingleCert(shown.clone())));
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
@@ -385,12 +386,12 @@ fn dial(
 
 /// Presents the certificate that the client has asked for by name (SNI): that of a region, or of members.
 #[derive(Debug)]
-struct ByName {
+struct CertByName {
     usual: Option<Arc<CertifiedKey>>,
     regions: Vec<(String, Arc<CertifiedKey>)>,
 }
 
-impl ResolvesServerCert for ByName {
+impl ResolvesServerCert for CertByName {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let asked = hello.server_name();
         let region = self.regions.iter().find(|(name, _)| Some(name.as_str()) == asked);
@@ -400,9 +401,9 @@ impl ResolvesServerCert for ByName {
 
 /// Presents the only certificate.
 #[derive(Debug)]
-struct Always(Arc<CertifiedKey>);
+struct SingleCert(Arc<CertifiedKey>);
 
-impl rustls::client::ResolvesClientCert for Always {
+impl rustls::client::ResolvesClientCert for SingleCert {
     fn resolve(&self, _: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         self.0.key.choose_scheme(schemes).map(|_| self.0.clone())
     }
@@ -414,15 +415,15 @@ impl rustls::client::ResolvesClientCert for Always {
 
 /// Accepts a client certificate only if it is valid as a server certificate as well.
 #[derive(Debug)]
-struct BothEnds {
+struct BothEndsVerifier {
     inner: Arc<dyn ClientCertVerifier>,
     roots: Arc<RootCertStore>,
-    must_show: bool,
+    cert_required: bool,
 }
 
-impl ClientCertVerifier for BothEnds {
+impl ClientCertVerifier for BothEndsVerifier {
     fn client_auth_mandatory(&self) -> bool {
-        self.must_show
+        self.cert_required
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {

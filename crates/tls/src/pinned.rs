@@ -1,7 +1,7 @@
 //! Trust of a node that dials without a certificate of its own: the authority whose fingerprint it was given, or,
 //! where members prove nothing to each other, any server.
 
-use crate::peers::{Dial, MEMBER_NAME, PROTOCOL};
+use crate::peers::{DialTls, MEMBER_NAME, PROTOCOL};
 use crate::provider;
 use crate::secret::{Fingerprint, roots_of};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -14,11 +14,11 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, Signa
 use std::sync::Arc;
 
 /// A joining node trusts members of the cluster whose authority its token names.
-pub struct Pinned;
+pub struct PinnedAuthority;
 
-impl Pinned {
-    pub fn dial(authority: Fingerprint) -> Dial {
-        Dial {
+impl PinnedAuthority {
+    pub fn dial(authority: Fingerprint) -> DialTls {
+        DialTls {
             config: config(Verifier { authority: Some(authority) }),
             name: ServerName::try_from(MEMBER_NAME).ok(),
         }
@@ -26,9 +26,9 @@ impl Pinned {
 }
 
 /// For `--peer-auto-tls`.
-pub(crate) struct AnyServer;
+pub(crate) struct TrustAnyServer;
 
-impl AnyServer {
+impl TrustAnyServer {
     pub fn config() -> Arc<ClientConfig> {
         config(Verifier { authority: None })
     }

@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The shortest time between two checks of the files.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(2);
+pub(crate) const CHECK_EVERY: Duration = Duration::from_secs(2);
 
 type Make<T> = Box<dyn Fn() -> Result<T, Error> + Send + Sync>;
 
 pub(crate) struct Reloading<T> {
     paths: Vec<PathBuf>,
-    look_every: Duration,
+    check_every: Duration,
     make: Make<T>,
     state: Mutex<State<T>>,
 }
@@ -23,7 +23,7 @@ pub(crate) struct Reloading<T> {
 struct State<T> {
     made: Arc<T>,
     /// How the files were before they were read.
-    stamps: Vec<Option<Stamp>>,
+    stamps: Vec<Option<FileStamp>>,
     looked: Instant,
     /// The last error that was logged.
     trouble: String,
@@ -31,23 +31,23 @@ struct State<T> {
 
 /// A file that was written or exchanged has another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     inode: u64,
     len: u64,
     modified: (i64, i64),
 }
 
 impl<T> Reloading<T> {
-    pub fn new(paths: Vec<PathBuf>, look_every: Duration, make: Make<T>) -> Result<Reloading<T>, Error> {
+    pub fn new(paths: Vec<PathBuf>, check_every: Duration, make: Make<T>) -> Result<Reloading<T>, Error> {
         let stamps = stamps(&paths);
         let made = Arc::new(make()?);
         let state = State { made, stamps, looked: Instant::now(), trouble: String::new() };
-        Ok(Reloading { paths, look_every, make, state: Mutex::new(state) })
+        Ok(Reloading { paths, check_every, make, state: Mutex::new(state) })
     }
 
     pub fn get(&self) -> Arc<T> {
         let mut state = self.state.lock().expect("nothing panics while certificates are read");
-        if state.looked.elapsed() >= self.look_every {
+        if state.looked.elapsed() >= self.check_every {
             self.look(&mut state);
             state.looked = Instant::now();
         }
@@ -78,10 +78,10 @@ impl<T> Reloading<T> {
     }
 }
 
-fn stamps(paths: &[PathBuf]) -> Vec<Option<Stamp>> {
+fn stamps(paths: &[PathBuf]) -> Vec<Option<FileStamp>> {
     let stamp = |path: &PathBuf| {
         let file = std::fs::metadata(path).ok()?;
-        Some(Stamp { inode: file.ino(), len: file.len(), modified: (file.mtime(), file.mtime_nsec()) })
+        Some(FileStamp { inode: file.ino(), len: file.len(), modified: (file.mtime(), file.mtime_nsec()) })
     };
     paths.iter().map(stamp).collect()
 }

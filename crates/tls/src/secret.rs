@@ -4,7 +4,7 @@
 //! of the authority proves that its holder has the secret.
 
 use crate::Error;
-use crate::issue::{Algorithm, Role, Statement, Validity};
+use crate::issue::{Algorithm, CertificateFields, Role, Validity};
 use ring::digest::{SHA256, digest};
 use ring::hkdf::{HKDF_SHA256, Salt};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -30,9 +30,9 @@ impl Secret {
     /// Blanks and line ends around it do not count.
     pub fn parse(text: &str) -> Option<Secret> {
         let text = text.trim();
-        let lawful = (SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&text.len())
+        let is_valid = (SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&text.len())
             && !text.contains(|letter: char| letter.is_control());
-        lawful.then(|| Secret(text.into()))
+        is_valid.then(|| Secret(text.into()))
     }
 
     pub fn read(path: &Path) -> Result<Secret, Error> {
@@ -111,7 +111,7 @@ impl Authority {
             .expect("as much is asked for as the hash gives");
         let key = Ed25519KeyPair::from_seed_unchecked(&seed).expect("a seed has 32 bytes");
         let subject = format!("althing {purpose}");
-        let statement = Statement {
+        let statement = CertificateFields {
             serial: &[1],
             issuer: &subject,
             subject: &subject,
@@ -137,12 +137,12 @@ impl Authority {
 
     /// A certificate for these names with a new key, which lies in memory alone. It has no end: a node that has the secret can
     /// issue another at any time, and a node whose clock is wrong must still be able to speak with its peers.
-    pub(crate) fn issue(&self, names: &[String]) -> Result<Issued, Error> {
+    pub(crate) fn issue(&self, names: &[String]) -> Result<IssuedCertificate, Error> {
         let made = || {
             let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).ok()?;
             let pair = Ed25519KeyPair::from_pkcs8(key.as_ref()).ok()?;
             let serial = random::<SERIAL_BYTES>()?;
-            let statement = Statement {
+            let statement = CertificateFields {
                 serial: &serial,
                 issuer: &self.subject,
                 subject: names.first().map_or("", String::as_str),
@@ -155,7 +155,7 @@ impl Authority {
             };
             let certificate = statement.sign(|body| Some(self.key.sign(body).as_ref().to_vec()))?;
             let chain = vec![CertificateDer::from(certificate), self.certificate.clone()];
-            Some(Issued { chain, key: key.as_ref().to_vec() })
+            Some(IssuedCertificate { chain, key: key.as_ref().to_vec() })
         };
         made().ok_or(Error::NoRandomness)
     }
@@ -169,12 +169,12 @@ pub(crate) fn roots_of(certificate: &CertificateDer<'static>) -> Result<RootCert
 }
 
 /// A certificate with the one that signed it behind it, and its key.
-pub(crate) struct Issued {
+pub(crate) struct IssuedCertificate {
     pub chain: Vec<CertificateDer<'static>>,
     key: Vec<u8>,
 }
 
-impl Issued {
+impl IssuedCertificate {
     pub fn key(&self) -> PrivateKeyDer<'static> {
         PrivatePkcs8KeyDer::from(self.key.clone()).into()
     }

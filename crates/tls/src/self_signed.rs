@@ -2,9 +2,9 @@
 //! once and kept as PEM files. Traffic is encrypted with it; who the other side is, it does not prove.
 
 use crate::files::{chain, key};
-use crate::issue::{Algorithm, Role, Statement, Validity};
+use crate::issue::{Algorithm, CertificateFields, Role, Validity};
 use crate::secret::random;
-use crate::{Error, Files, certificate, provider};
+use crate::{Error, ServerFiles, certificate, provider};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
 use rustls::sign::CertifiedKey;
@@ -34,7 +34,7 @@ pub struct SelfSigned {
 
 impl SelfSigned {
     /// The files, made if there are none; one that has ended is replaced.
-    pub fn files(&self) -> Result<Files, Error> {
+    pub fn files(&self) -> Result<ServerFiles, Error> {
         let (cert, key_file) = (self.dir.join("cert.pem"), self.dir.join("key.pem"));
         let is_good = || {
             let chain = chain(&cert).ok()?;
@@ -44,7 +44,7 @@ impl SelfSigned {
         if is_good().is_none() {
             self.make(&cert, &key_file)?;
         }
-        Ok(Files { cert, key: key_file, ca: None, crl: None })
+        Ok(ServerFiles { cert, key: key_file, ca: None, crl: None })
     }
 
     pub(crate) fn certified(&self) -> Result<Arc<CertifiedKey>, Error> {
@@ -70,7 +70,7 @@ impl SelfSigned {
         let document = EcdsaKeyPair::generate_pkcs8(algorithm, &random_numbers).ok()?;
         let pair = EcdsaKeyPair::from_pkcs8(algorithm, document.as_ref(), &random_numbers).ok()?;
         let from = now().saturating_sub(SLACK_SECONDS);
-        let statement = Statement {
+        let statement = CertificateFields {
             serial: &random::<16>()?,
             issuer: NAME,
             subject: NAME,

@@ -1,9 +1,9 @@
-//! TLS of a client port. Files go in; the configuration for the next handshake comes out. With authorities, a client
+//! TLS of a client port. ServerFiles go in; the configuration for the next handshake comes out. With authorities, a client
 //! without a certificate of theirs is not let in; nothing of a session outlives its connection, so that every
 //! handshake verifies again.
 
-use crate::files::{self, Files};
-use crate::reload::{LOOK_EVERY, Reloading};
+use crate::files::{self, ServerFiles};
+use crate::reload::{CHECK_EVERY, Reloading};
 use crate::{Error, certificate, provider};
 use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -23,22 +23,22 @@ pub enum MinVersion {
     Tls13,
 }
 
-pub struct Server {
-    made: Reloading<Made>,
+pub struct ServerTls {
+    made: Reloading<BuiltServer>,
 }
 
-struct Made {
+struct BuiltServer {
     config: Arc<ServerConfig>,
     /// In seconds since 1970.
     expiry: Option<u64>,
     shown: CertificateDer<'static>,
 }
 
-impl Server {
-    pub fn open(files: Files, min: MinVersion) -> Result<Server, Error> {
+impl ServerTls {
+    pub fn open(files: ServerFiles, min: MinVersion) -> Result<ServerTls, Error> {
         let paths = files.paths();
-        let made = Reloading::new(paths, LOOK_EVERY, Box::new(move || make(&files, min)))?;
-        Ok(Server { made })
+        let made = Reloading::new(paths, CHECK_EVERY, Box::new(move || make(&files, min)))?;
+        Ok(ServerTls { made })
     }
 
     /// For the next connection.
@@ -59,13 +59,13 @@ impl Server {
     }
 }
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for ServerTls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Server")
     }
 }
 
-fn make(files: &Files, min: MinVersion) -> Result<Made, Error> {
+fn make(files: &ServerFiles, min: MinVersion) -> Result<BuiltServer, Error> {
     let versions: &[&SupportedProtocolVersion] = match min {
         MinVersion::Tls12 => &[&TLS13, &TLS12],
         MinVersion::Tls13 => &[&TLS13],
@@ -94,5 +94,5 @@ fn make(files: &Files, min: MinVersion) -> Result<Made, Error> {
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(Made { config: Arc::new(config), expiry, shown })
+    Ok(BuiltServer { config: Arc::new(config), expiry, shown })
 }

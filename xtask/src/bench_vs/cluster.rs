@@ -1,7 +1,7 @@
 //! A cluster of one of the systems on this machine, from its start until it is dropped.
 //! Ports are free ones, data lies in a directory of its own that is removed with it.
 
-use super::Options;
+use super::BenchOptions;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -34,13 +34,13 @@ impl System {
 pub struct Cluster {
     system: System,
     program: PathBuf,
-    members: Vec<Member>,
+    members: Vec<ClusterProcess>,
     directory: PathBuf,
     /// Althing serves the data API only where it is asked to.
     serves_data: bool,
 }
 
-struct Member {
+struct ClusterProcess {
     client: u16,
     peer: u16,
     /// Of the data API.
@@ -49,12 +49,17 @@ struct Member {
 }
 
 impl Cluster {
-    pub fn start(options: &Options, system: System, nodes: usize, parent: &Path) -> Result<Cluster, String> {
+    pub fn start(
+        options: &BenchOptions,
+        system: System,
+        nodes: usize,
+        parent: &Path,
+    ) -> Result<Cluster, String> {
         Cluster::start_as(options, system, nodes, parent, false)
     }
 
     pub fn start_with_data(
-        options: &Options,
+        options: &BenchOptions,
         system: System,
         nodes: usize,
         parent: &Path,
@@ -63,7 +68,7 @@ impl Cluster {
     }
 
     fn start_as(
-        options: &Options,
+        options: &BenchOptions,
         system: System,
         nodes: usize,
         parent: &Path,
@@ -78,7 +83,7 @@ impl Cluster {
         fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         let mut ports = free_ports(nodes * 3)?.into_iter();
         let mut port = || ports.next().expect("as many as were asked for");
-        let member = |_| Member { client: port(), peer: port(), http: port(), process: None };
+        let member = |_| ClusterProcess { client: port(), peer: port(), http: port(), process: None };
         let members = (0..nodes).map(member).collect();
         let mut cluster = Cluster { system, program, members, directory, serves_data };
         cluster.spawn()?;
@@ -94,8 +99,8 @@ impl Cluster {
             let data = self.directory.join(format!("n{nth}"));
             let mut command = Command::new(&self.program);
             match self.system {
-                System::Redis => self.say_redis(nth, &data, &mut command)?,
-                System::Etcd | System::Althing => self.say_etcd(nth, &data, &mut command),
+                System::Redis => self.add_redis_flags(nth, &data, &mut command)?,
+                System::Etcd | System::Althing => self.add_etcd_flags(nth, &data, &mut command),
             }
             let process = command
                 .stdin(Stdio::null())
@@ -109,8 +114,8 @@ impl Cluster {
     }
 
     /// Both are started as etcd is: Althing takes its flags.
-    fn say_etcd(&self, nth: usize, data: &Path, command: &mut Command) {
-        let Member { client, peer, http, .. } = self.members[nth];
+    fn add_etcd_flags(&self, nth: usize, data: &Path, command: &mut Command) {
+        let ClusterProcess { client, peer, http, .. } = self.members[nth];
         let url = |port: u16| format!("http://127.0.0.1:{port}");
         let peers = self.members.iter().enumerate();
         let all: Vec<String> = peers.map(|(nth, member)| format!("n{nth}={}", url(member.peer))).collect();
@@ -129,7 +134,7 @@ impl Cluster {
     }
 
     /// Every write is durable before it is answered, as with the others.
-    fn say_redis(&self, nth: usize, data: &Path, command: &mut Command) -> Result<(), String> {
+    fn add_redis_flags(&self, nth: usize, data: &Path, command: &mut Command) -> Result<(), String> {
         fs::create_dir_all(data).map_err(|error| error.to_string())?;
         command
             .args(["--port", &self.members[nth].http.to_string(), "--bind", "127.0.0.1", "--save", ""])
@@ -140,7 +145,7 @@ impl Cluster {
 
     pub fn wait_until_ready(&self) -> Result<(), String> {
         let deadline = Instant::now() + READY_WITHIN;
-        let is_ready = |member: &Member| match self.system {
+        let is_ready = |member: &ClusterProcess| match self.system {
             System::Redis => TcpStream::connect(("127.0.0.1", member.http)).is_ok(),
             System::Etcd | System::Althing => {
                 is_healthy(member.client) && (!self.keeps_data() || takes_data(member.http))

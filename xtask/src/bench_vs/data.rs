@@ -1,8 +1,8 @@
 //! The load on the data API, beside the same load on Redis and on etcd: what a durable write and a read cost each.
 
 use super::cluster::{Cluster, System};
-use super::figures::Figures;
-use super::{Options, bench};
+use super::figures::Measurements;
+use super::{BenchOptions, bench};
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const REST: Duration = Duration::from_secs(12);
 /// Every key once, before anything is measured.
 const FILL: &[&str] = &["--sequential", "--total", "100000"];
 
-struct Side {
+struct DataSystem {
     system: System,
     nodes: usize,
     put: &'static [&'static str],
@@ -25,23 +25,29 @@ struct Side {
     get_one: Option<&'static [&'static str]>,
 }
 
-const SIDES: [Side; 4] = [
-    Side {
+const SIDES: [DataSystem; 4] = [
+    DataSystem {
         system: System::Redis,
         nodes: 1,
         put: &["data", "put", "--protocol", "redis"],
         get: &["data", "get", "--protocol", "redis"],
         get_one: None,
     },
-    Side { system: System::Althing, nodes: 1, put: &["data", "put"], get: &["data", "get"], get_one: None },
-    Side {
+    DataSystem {
+        system: System::Althing,
+        nodes: 1,
+        put: &["data", "put"],
+        get: &["data", "get"],
+        get_one: None,
+    },
+    DataSystem {
         system: System::Althing,
         nodes: 3,
         put: &["data", "put"],
         get: &["data", "get"],
         get_one: Some(&["data", "get", "--r", "1"]),
     },
-    Side {
+    DataSystem {
         system: System::Etcd,
         nodes: 3,
         put: &["put", "--connections", "64"],
@@ -53,10 +59,11 @@ const SIDES: [Side; 4] = [
 const LOADS: [&str; 3] = ["write", "read", "read of one copy"];
 
 /// The median of the rounds, with a title for each load and system.
-pub fn measure(options: &Options) -> Result<Vec<(String, Figures)>, String> {
+pub fn measure(options: &BenchOptions) -> Result<Vec<(String, Measurements)>, String> {
     let mut found = Vec::new();
     for (parent, place) in [(&options.tmpfs, "tmpfs"), (&options.disk, "disk")] {
-        let mut rounds: Vec<[Vec<Figures>; LOADS.len()]> = SIDES.iter().map(|_| Default::default()).collect();
+        let mut rounds: Vec<[Vec<Measurements>; LOADS.len()]> =
+            SIDES.iter().map(|_| Default::default()).collect();
         for _ in 0..options.rounds {
             for (side, of_loads) in SIDES.iter().zip(&mut rounds) {
                 for (load, figures) in run_side(options, side, parent)? {
@@ -74,7 +81,7 @@ pub fn measure(options: &Options) -> Result<Vec<(String, Figures)>, String> {
             for (side, rounds) in SIDES.iter().zip(&rounds).filter(|(_, rounds)| !rounds[load].is_empty()) {
                 let nodes = if side.nodes == 1 { "1 node" } else { "3 nodes" };
                 let title = format!("{what}, {place} · {}, {nodes}", side.system.name());
-                found.push((title, Figures::median(&rounds[load])));
+                found.push((title, Measurements::median(&rounds[load])));
             }
         }
     }
@@ -82,7 +89,11 @@ pub fn measure(options: &Options) -> Result<Vec<(String, Figures)>, String> {
 }
 
 /// The figures of each load, by its place in `LOADS`.
-fn run_side(options: &Options, side: &Side, parent: &Path) -> Result<Vec<(usize, Figures)>, String> {
+fn run_side(
+    options: &BenchOptions,
+    side: &DataSystem,
+    parent: &Path,
+) -> Result<Vec<(usize, Measurements)>, String> {
     let cluster = Cluster::start_with_data(options, side.system, side.nodes, parent)?;
     bench(options, &cluster, &[side.put, SHAPE, FILL].concat())?;
     let scaled = |full: u64| full * options.scale_percent / 100;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Figures {
+pub struct Measurements {
     pub ops_per_s: f64,
     pub p50_ms: f64,
     pub p99_ms: f64,
@@ -13,10 +13,10 @@ pub struct Figures {
     pub errors: f64,
 }
 
-impl Figures {
+impl Measurements {
     /// From one JSON object on one line, of which only numbers are looked at.
-    pub fn parse(json: &str) -> Option<Figures> {
-        Some(Figures {
+    pub fn parse(json: &str) -> Option<Measurements> {
+        Some(Measurements {
             ops_per_s: number(json, "ops_per_s")?,
             p50_ms: number(json, "p50_ms")?,
             p99_ms: number(json, "p99_ms")?,
@@ -28,13 +28,13 @@ impl Figures {
     }
 
     /// Of each figure the median.
-    pub fn median(rounds: &[Figures]) -> Figures {
-        let median = |of: fn(&Figures) -> f64| {
+    pub fn median(rounds: &[Measurements]) -> Measurements {
+        let median = |of: fn(&Measurements) -> f64| {
             let mut all: Vec<f64> = rounds.iter().map(of).collect();
             all.sort_by(f64::total_cmp);
             all[all.len() / 2]
         };
-        Figures {
+        Measurements {
             ops_per_s: median(|figures| figures.ops_per_s),
             p50_ms: median(|figures| figures.p50_ms),
             p99_ms: median(|figures| figures.p99_ms),
@@ -52,9 +52,9 @@ fn number(json: &str, name: &str) -> Option<f64> {
     rest[..end].trim().parse().ok()
 }
 
-impl fmt::Display for Figures {
+impl fmt::Display for Measurements {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Figures { ops_per_s, p50_ms, p99_ms, cpu_us, rss_mb, errors, .. } = self;
+        let Measurements { ops_per_s, p50_ms, p99_ms, cpu_us, rss_mb, errors, .. } = self;
         write!(
             f,
             "{ops_per_s:.0}/s, p50 {p50_ms:.2} ms, p99 {p99_ms:.2} ms, {cpu_us:.2} µs CPU, {rss_mb:.0} MB"
@@ -70,15 +70,19 @@ mod tests {
     #[test]
     fn figures_are_read_from_the_generators_line() {
         let line = r#"{"errors":0,"max_ms":9.5,"ops_per_s":12.5,"p50_ms":1,"p99_ms":2.25,"rss_mb":7,"server_cpu_us_per_op":3.5}"#;
-        let figures = Figures::parse(line).expect("whole");
+        let figures = Measurements::parse(line).expect("whole");
         assert_eq!((figures.ops_per_s, figures.p99_ms, figures.cpu_us), (12.5, 2.25, 3.5));
-        assert_eq!(Figures::parse("{}"), None);
+        assert_eq!(Measurements::parse("{}"), None);
     }
 
     #[test]
     fn of_rounds_the_median_counts_and_errors_add_up() {
-        let of = |speed, errors| Figures { ops_per_s: speed, errors, ..Figures::parse(LINE).expect("whole") };
-        let median = Figures::median(&[of(1.0, 1.0), of(9.0, 0.0), of(5.0, 2.0)]);
+        let of = |speed, errors| Measurements {
+            ops_per_s: speed,
+            errors,
+            ..Measurements::parse(LINE).expect("whole")
+        };
+        let median = Measurements::median(&[of(1.0, 1.0), of(9.0, 0.0), of(5.0, 2.0)]);
         assert_eq!((median.ops_per_s, median.errors), (5.0, 3.0));
     }
 

@@ -2,12 +2,12 @@
 //! at once, the longest stall while a million revisions are compacted, and what an idle cluster spends.
 
 use super::cluster::{Cluster, System};
-use super::{Options, bench};
+use super::{BenchOptions, bench};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// One measurement of both systems; `None` where it could not be had.
-pub struct Row {
+pub struct LargeRow {
     pub title: &'static str,
     pub unit: &'static str,
     pub figures: [Option<f64>; 2],
@@ -17,21 +17,21 @@ const KEYS: u64 = 1_000_000;
 const READERS: usize = 10;
 const IDLE: Duration = Duration::from_secs(20);
 
-pub fn measure(options: &Options) -> Result<Vec<Row>, String> {
+pub fn measure(options: &BenchOptions) -> Result<Vec<LargeRow>, String> {
     let [etcd, althing] = System::BOTH.map(|system| of_system(options, system));
     let (etcd, althing) = (etcd?, althing?);
     Ok(etcd
         .into_iter()
         .zip(althing)
-        .map(|((title, unit, etcd), (_, _, althing))| Row { title, unit, figures: [etcd, althing] })
+        .map(|((title, unit, etcd), (_, _, althing))| LargeRow { title, unit, figures: [etcd, althing] })
         .collect())
 }
 
-type Found = Vec<(&'static str, &'static str, Option<f64>)>;
+type LargeResult = Vec<(&'static str, &'static str, Option<f64>)>;
 
-fn of_system(options: &Options, system: System) -> Result<Found, String> {
+fn of_system(options: &BenchOptions, system: System) -> Result<LargeResult, String> {
     let keys = (KEYS * options.scale_percent / 100).to_string();
-    let mut found: Found = Vec::new();
+    let mut found: LargeResult = Vec::new();
     let mut cluster = Cluster::start(options, system, 1, &options.tmpfs)?;
     let load = ["put", "--clients", "1000", "--connections", "100", "--sequential", "--key-size", "32"];
     let size = ["--value-size", "256", "--key-space", &keys, "--total", &keys];
@@ -59,7 +59,7 @@ fn of_system(options: &Options, system: System) -> Result<Found, String> {
     Ok(found)
 }
 
-fn client(options: &Options, cluster: &Cluster, args: &[&str]) -> Result<Child, String> {
+fn client(options: &BenchOptions, cluster: &Cluster, args: &[&str]) -> Result<Child, String> {
     Command::new(&options.althing)
         .args(args)
         .args(["--endpoints", &cluster.endpoints(), "--command-timeout", "120s"])
@@ -69,7 +69,11 @@ fn client(options: &Options, cluster: &Cluster, args: &[&str]) -> Result<Child, 
         .map_err(|error| format!("cannot run a client: {error}"))
 }
 
-fn read_all_at_once(options: &Options, cluster: &Cluster, found: &mut Found) -> Result<(), String> {
+fn read_all_at_once(
+    options: &BenchOptions,
+    cluster: &Cluster,
+    found: &mut LargeResult,
+) -> Result<(), String> {
     let before = cluster.memory_mb("VmRSS:");
     cluster.reset_peak();
     let start = Instant::now();
@@ -85,7 +89,7 @@ fn read_all_at_once(options: &Options, cluster: &Cluster, found: &mut Found) -> 
 }
 
 /// A million revisions of few keys, then a compaction of all of them under a steady probe.
-fn stall_while_compacting(options: &Options, system: System, revisions: &str) -> Result<f64, String> {
+fn stall_while_compacting(options: &BenchOptions, system: System, revisions: &str) -> Result<f64, String> {
     let cluster = Cluster::start(options, system, 1, &options.tmpfs)?;
     let load =
         ["put", "--clients", "1000", "--connections", "100", "--value-size", "256", "--key-space", "1000"];

@@ -1,8 +1,8 @@
 //! The page: tables with both systems and their ratio, the machine, the versions, and how to repeat it.
 
-use super::Options;
-use super::figures::Figures;
-use super::large::Row;
+use super::BenchOptions;
+use super::figures::Measurements;
+use super::large::LargeRow;
 use super::plot::{self, rounded};
 use std::fmt::Write;
 use std::fs;
@@ -10,18 +10,20 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-type Results = [(String, [Vec<Figures>; 2])];
+type Results = [(String, [Vec<Measurements>; 2])];
 
 pub fn write(
     root: &Path,
-    options: &Options,
+    options: &BenchOptions,
     results: &Results,
-    large: Option<&Vec<Row>>,
+    large: Option<&Vec<LargeRow>>,
 ) -> Result<(), String> {
     let docs = root.join("docs");
-    let medians: Vec<(String, [Figures; 2])> = results
+    let medians: Vec<(String, [Measurements; 2])> = results
         .iter()
-        .map(|(title, rounds)| (title.clone(), [Figures::median(&rounds[0]), Figures::median(&rounds[1])]))
+        .map(|(title, rounds)| {
+            (title.clone(), [Measurements::median(&rounds[0]), Measurements::median(&rounds[1])])
+        })
         .collect();
     let mut page = head(options);
     page += "## Loads\n\nCPU is that of all server processes together, for each operation or event. Locks \
@@ -31,7 +33,7 @@ pub fn write(
     for (title, [etcd, althing]) in &medians {
         line(&mut page, title, "etcd", etcd);
         line(&mut page, "", "Althing", althing);
-        let ratio = |of: fn(&Figures) -> f64| format!("{:.2}x", of(althing) / of(etcd));
+        let ratio = |of: fn(&Measurements) -> f64| format!("{:.2}x", of(althing) / of(etcd));
         let _ = writeln!(
             page,
             "| | **ratio** | {} | {} | {} | {} | {} | {} | |",
@@ -47,7 +49,7 @@ pub fn write(
     if let Some(rows) = large {
         page += "\n## A million keys\n\nKeys of 32 and values of 256 bytes, one node, tmpfs.\n\n";
         page += "| figure | etcd | Althing | ratio |\n|---|---|---|---|\n";
-        for Row { title, unit, figures } in rows {
+        for LargeRow { title, unit, figures } in rows {
             let show =
                 |figure: Option<f64>| figure.map_or("–".into(), |f| format!("{} {unit}", rounded(f)));
             let ratio = figures[0].zip(figures[1]).filter(|(etcd, _)| *etcd > 0.0);
@@ -55,7 +57,7 @@ pub fn write(
             let _ = writeln!(page, "| {title} | {} | {} | {ratio} |", show(figures[0]), show(figures[1]));
         }
     }
-    let groups = |of: fn(&Figures) -> f64| -> Vec<(String, [f64; 2])> {
+    let groups = |of: fn(&Measurements) -> f64| -> Vec<(String, [f64; 2])> {
         medians.iter().map(|(title, [etcd, althing])| (title.clone(), [of(etcd), of(althing)])).collect()
     };
     let files = [
@@ -73,7 +75,11 @@ pub fn write(
 }
 
 /// The page of the data API, beside the other.
-pub fn write_data(root: &Path, options: &Options, data: &[(String, Figures)]) -> Result<(), String> {
+pub fn write_data(
+    root: &Path,
+    options: &BenchOptions,
+    data: &[(String, Measurements)],
+) -> Result<(), String> {
     let mut page = head(options);
     page += "## The data API\n\n64 clients with a connection each, values of 100 bytes, 100,000 keys. Redis is one process \
              with `appendfsync always`, spoken to in its own protocol; Althing is spoken to over HTTP with JSON, and with \
@@ -88,7 +94,7 @@ pub fn write_data(root: &Path, options: &Options, data: &[(String, Figures)]) ->
     fs::write(path, page).map_err(|error| format!("cannot write docs/benchmarks-data.md: {error}"))
 }
 
-fn line(page: &mut String, title: &str, system: &str, f: &Figures) {
+fn line(page: &mut String, title: &str, system: &str, f: &Measurements) {
     let ms = |ms: f64| format!("{} ms", rounded(ms));
     let _ = writeln!(
         page,
@@ -103,7 +109,7 @@ fn line(page: &mut String, title: &str, system: &str, f: &Figures) {
     );
 }
 
-fn head(options: &Options) -> String {
+fn head(options: &BenchOptions) -> String {
     let version = |program: &Path, flag: &str| {
         let output = Command::new(program).arg(flag).output().ok();
         let text =

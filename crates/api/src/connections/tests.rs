@@ -6,15 +6,15 @@ fn host(last: u8) -> IpAddr {
     IpAddr::from([10, 0, 0, last])
 }
 
-fn closing(place: &Place) -> bool {
-    place.slot.is_closing()
+fn closing(slot_guard: &SlotGuard) -> bool {
+    slot_guard.slot.is_closing()
 }
 
 #[test]
 fn an_address_takes_no_more_than_its_share_while_its_requests_are_under_way() {
     let table = Connections::new(LIMITS);
     let busy: Vec<_> = (0..3).map(|_| table.admit(host(1)).unwrap()).collect();
-    busy.iter().for_each(|place| assert!(place.begin_request()));
+    busy.iter().for_each(|slot_guard| assert!(slot_guard.begin_request()));
     assert!(table.admit_at(host(1), 0).is_none());
     assert!(table.admit_at(host(2), 0).is_some());
     drop(busy);
@@ -28,7 +28,7 @@ fn beyond_the_limit_a_few_connections_are_taken_for_operators() {
     let busy = table.admit(host(1)).unwrap();
     assert!(busy.begin_request() && !busy.is_limited());
     let limited: Vec<_> = (0..LIMITED_MAX).map(|_| table.admit(host(2)).unwrap()).collect();
-    assert!(limited.iter().all(Place::is_limited));
+    assert!(limited.iter().all(SlotGuard::is_limited));
     assert!(table.admit(host(3)).is_none());
     assert_eq!((table.metrics.refused.get(), table.metrics.limited.get()), (1, LIMITED_MAX as u64));
     drop(limited);
@@ -60,7 +60,7 @@ fn a_new_connection_takes_the_place_of_an_idle_one_at_once_but_only_so_many_do()
     let idle: Vec<_> = (0..all).map(|_| table.admit_at(host(1), 1).unwrap()).collect();
     let late: Vec<_> = (0..2 * all).filter_map(|_| table.admit_at(host(1), 2)).collect();
     assert_eq!(late.len(), CLOSING_MAX, "those told to close still have their descriptors");
-    assert_eq!(idle.iter().filter(|place| closing(place)).count(), CLOSING_MAX);
+    assert_eq!(idle.iter().filter(|slot_guard| closing(slot_guard)).count(), CLOSING_MAX);
     drop(idle);
     assert!(table.admit_at(host(1), 2).is_some());
 }
@@ -99,7 +99,7 @@ async fn a_connection_hears_that_it_must_close() {
     let table = Connections::new(ConnectionLimits::of(1));
     let idle = table.admit(host(1)).unwrap();
     let new = table.admit(host(2)).unwrap();
-    idle.told_to_close().await;
+    idle.must_close().await;
     drop(idle);
     assert_eq!(table.metrics.open.get(), 1);
     drop(new);

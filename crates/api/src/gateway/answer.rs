@@ -4,14 +4,14 @@
 
 use crate::audit;
 use crate::gateway::transcoder::Transcoder;
-use crate::grpc::{fence, who};
+use crate::grpc::{call_context, fence};
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::BytesRejection;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use prost::{Message, Name};
-use proto::Frugal;
+use proto::DecodeLimit;
 use serde::Serialize;
 use std::sync::Arc;
 use tonic::codegen::BoxStream;
@@ -33,7 +33,7 @@ pub async fn unary<Q, A, F>(
     call: impl FnOnce(Request<Q>) -> F,
 ) -> Response
 where
-    Q: Message + Name + Default + Frugal,
+    Q: Message + Name + Default + DecodeLimit,
     A: Message + Name,
     F: Future<Output = Result<tonic::Response<A>, Status>>,
 {
@@ -55,7 +55,7 @@ pub async fn server_stream<Q, A, F>(
     call: impl FnOnce(Request<Q>) -> F,
 ) -> Response
 where
-    Q: Message + Name + Default + Frugal,
+    Q: Message + Name + Default + DecodeLimit,
     A: Message + Name + 'static,
     F: Future<Output = Result<tonic::Response<BoxStream<A>>, Status>>,
 {
@@ -79,7 +79,7 @@ pub fn lines(answers: impl Stream<Item = Result<Vec<u8>, Status>> + Send + 'stat
     let lines = answers.map(|answer| {
         let mut line = match answer {
             Ok(json) => [b"{\"result\":", &json[..], b"}"].concat(),
-            Err(status) => [b"{\"error\":", &Problem::of(&status).to_json()[..], b"}"].concat(),
+            Err(status) => [b"{\"error\":", &GatewayError::of(&status).to_json()[..], b"}"].concat(),
         };
         line.push(b'\n');
         Ok::<_, std::convert::Infallible>(line)
@@ -87,7 +87,7 @@ pub fn lines(answers: impl Stream<Item = Result<Vec<u8>, Status>> + Send + 'stat
     ([(CONTENT_TYPE, JSON)], Body::from_stream(lines)).into_response()
 }
 
-pub fn read<Q: Message + Name + Default + Frugal>(
+pub fn read<Q: Message + Name + Default + DecodeLimit>(
     transcoder: &Transcoder,
     headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
@@ -105,7 +105,7 @@ pub fn metadata(headers: &HeaderMap) -> MetadataMap {
     let meant = headers.iter().filter_map(|(name, value)| {
         let name = match name.as_str() {
             fence::HEADER => fence::METADATA,
-            who::AUTHORIZATION => who::AUTHORIZATION,
+            call_context::AUTHORIZATION => call_context::AUTHORIZATION,
             ours if ours.starts_with(OUR_PREFIX) => ours,
             other => other.strip_prefix(METADATA_PREFIX)?,
         };
@@ -116,14 +116,14 @@ pub fn metadata(headers: &HeaderMap) -> MetadataMap {
 
 /// The body of a refusal.
 #[derive(Serialize)]
-struct Problem<'a> {
+struct GatewayError<'a> {
     code: i32,
     message: &'a str,
 }
 
-impl Problem<'_> {
-    fn of(status: &Status) -> Problem<'_> {
-        Problem { code: status.code() as i32, message: status.message() }
+impl GatewayError<'_> {
+    fn of(status: &Status) -> GatewayError<'_> {
+        GatewayError { code: status.code() as i32, message: status.message() }
     }
 
     fn to_json(&self) -> Vec<u8> {
@@ -133,7 +133,7 @@ impl Problem<'_> {
 
 pub fn refuse(status: &Status) -> Response {
     audit::note_status(status.code());
-    let body = Problem::of(status).to_json();
+    let body = GatewayError::of(status).to_json();
     (http_status(status.code()), [(CONTENT_TYPE, JSON)], body).into_response()
 }
 

@@ -3,8 +3,8 @@
 
 use crate::gateway::answer::{JSON, read, refuse};
 use crate::gateway::transcoder::Transcoder;
-use crate::grpc::kv_service::Encoding;
-use crate::grpc::pieces::Large;
+use crate::grpc::kv_service::RangeEncoding;
+use crate::grpc::pieces::LargeRange;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::BytesRejection;
 use axum::http::HeaderMap;
@@ -12,7 +12,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use proto::etcdserverpb::{RangeRequest, RangeResponse};
 use proto::mvccpb::KeyValue;
-use server::pieces::{Content, Encode, KeyValueRef, Version};
+use server::pieces::{Content, KeyEncoder, KeyValueRef, Version};
 use std::io;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -35,12 +35,12 @@ where
         Ok(request) => request,
         Err(status) => return refuse(&status),
     };
-    request.extensions_mut().insert(Encoding(Arc::new(Json(transcoder.clone()))));
+    request.extensions_mut().insert(RangeEncoding(Arc::new(JsonEncoder(transcoder.clone()))));
     let mut answer = match call(request).await {
         Ok(answer) => answer,
         Err(status) => return refuse(&status),
     };
-    let body = match Large::unpack(&mut answer) {
+    let body = match LargeRange::unpack(&mut answer) {
         None => Body::from(transcoder.write(answer.get_ref())),
         Some(large) => {
             let (parts, taken) = mpsc::channel(1);
@@ -52,7 +52,7 @@ where
 }
 
 /// The head of the answer with the keys in it. An error can only end the body early.
-async fn write(transcoder: Arc<Transcoder>, mut large: Large, parts: mpsc::Sender<io::Result<Bytes>>) {
+async fn write(transcoder: Arc<Transcoder>, mut large: LargeRange, parts: mpsc::Sender<io::Result<Bytes>>) {
     let head = transcoder.write(&large.head);
     let opened = head.strip_suffix(b"}").expect("a message in JSON is an object");
     let written = async {
@@ -74,9 +74,9 @@ async fn write(transcoder: Arc<Transcoder>, mut large: Large, parts: mpsc::Sende
 }
 
 /// Keys as JSON, each behind a comma.
-struct Json(Arc<Transcoder>);
+struct JsonEncoder(Arc<Transcoder>);
 
-impl Encode for Json {
+impl KeyEncoder for JsonEncoder {
     fn size(&self, key_len: usize, _: &Version, content: Content) -> usize {
         let base64 = |len: usize| len.div_ceil(3) * 4;
         KEY_OVERHEAD_BYTES + base64(key_len) + base64(content.value_len as usize)

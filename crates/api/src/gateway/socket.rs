@@ -7,14 +7,14 @@ pub mod frame;
 pub mod handshake;
 
 use crate::browsers::BrowserGuard;
-use crate::connections::Place;
-use crate::intake::{Arriving, Intake};
+use crate::connections::SlotGuard;
+use crate::request_budget::{IncompleteRequest, RequestBudget};
 use axum::Router;
 use axum::body::{Body, BodyDataStream};
 use axum::http::Request;
 use bytes::{Bytes, BytesMut};
-use frame::{AWAY, BROKEN, Decoder, Event, NORMAL, TRY_LATER};
-use handshake::{Heard, Opening};
+use frame::{AWAY, BROKEN, FrameDecoder, NORMAL, SocketEvent, TRY_LATER};
+use handshake::{HandshakeCheck, UpgradeRequest};
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -39,21 +39,21 @@ const READ_BYTES: usize = 16 * 1024;
 /// Parts of messages that the call has not taken yet.
 const PARTS_MAX: usize = 4;
 /// Pings that are not answered yet; more are too many.
-const WORDS_MAX: usize = 16;
+const COMMANDS_MAX: usize = 16;
 /// The calls that take a stream of messages; others take one.
 pub const STREAMS: [&str; 2] = ["/v3/watch", "/v3/lease/keepalive"];
 
 /// What the reader makes the writer send.
-enum Word {
+enum WriterCommand {
     Pong(Bytes),
     Close(u16),
 }
 
 /// The limits of a connection.
 #[derive(Clone, Copy)]
-pub struct Bounds<'a> {
-    pub place: &'a Place,
-    pub intake: &'a Arc<Intake>,
+pub struct SocketLimits<'a> {
+    pub slot_guard: &'a SlotGuard,
+    pub request_budget: &'a Arc<RequestBudget>,
     /// Of the client, while it has one.
     pub address: Option<SocketAddr>,
     /// Whose pages may open one.
@@ -61,14 +61,14 @@ pub struct Bounds<'a> {
 }
 
 /// Serves the connection if it is a WebSocket's; else returns what was read of it.
-pub async fn serve<S>(stream: &mut S, router: &Router, bounds: Bounds<'_>) -> Option<Bytes>
+pub async fn serve<S>(stream: &mut S, router: &Router, bounds: SocketLimits<'_>) -> Option<Bytes>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let mut heard = BytesMut::new();
     match timeout(HEAD_TIMEOUT, hear(stream, &mut heard)).await {
         Ok(Ok(Some(opening))) => {
-            if bounds.place.begin_request() {
+            if bounds.slot_guard.begin_request() {
                 // A client that goes away in the middle has had enough.
                 let _ = converse(stream, heard, opening, router.clone(), bounds).await;
             }
@@ -80,15 +80,18 @@ where
 }
 
 /// The handshake of a WebSocket, with what came behind it left in `heard`; nothing if it is none.
-async fn hear<S: AsyncRead + Unpin>(stream: &mut S, heard: &mut BytesMut) -> io::Result<Option<Opening>> {
+async fn hear<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    heard: &mut BytesMut,
+) -> io::Result<Option<UpgradeRequest>> {
     loop {
         match handshake::hear(heard) {
-            Heard::Other => return Ok(None),
-            Heard::Upgrade { len, opening } => {
+            HandshakeCheck::NotWebSocket => return Ok(None),
+            HandshakeCheck::Upgrade { len, opening } => {
                 let _head = heard.split_to(len);
                 return Ok(Some(opening));
             }
-            Heard::Unclear => {}
+            HandshakeCheck::Incomplete => {}
         }
         if stream.read_buf(heard).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -99,9 +102,9 @@ async fn hear<S: AsyncRead + Unpin>(stream: &mut S, heard: &mut BytesMut) -> io:
 async fn converse<S>(
     stream: &mut S,
     input: BytesMut,
-    opening: Opening,
+    opening: UpgradeRequest,
     router: Router,
-    bounds: Bounds<'_>,
+    bounds: SocketLimits<'_>,
 ) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -120,8 +123,8 @@ where
     request.extensions_mut().insert(bounds.address);
     send(&mut to, accepted.as_bytes()).await?;
     let one_message = !STREAMS.contains(&request.uri().path());
-    let (words, to_say) = channel(WORDS_MAX);
-    let reader = read(from, input, parts, words, (one_message, bounds.intake));
+    let (commands, to_say) = channel(COMMANDS_MAX);
+    let reader = read(from, input, parts, commands, (one_message, bounds.request_budget));
     let writer = async {
         write(&mut to, router, request, to_say).await?;
         to.shutdown().await
@@ -142,20 +145,21 @@ async fn read(
     mut from: impl AsyncRead + Unpin,
     mut input: BytesMut,
     parts: Sender<Bytes>,
-    words: Sender<Word>,
-    (one_message, intake): (bool, &Arc<Intake>),
+    commands: Sender<WriterCommand>,
+    (one_message, request_budget): (bool, &Arc<RequestBudget>),
 ) {
     let mut parts = Some(parts);
-    let mut arriving: Option<Arriving> = None;
-    let mut decoder = Decoder::default();
+    let mut incomplete: Option<IncompleteRequest> = None;
+    let mut decoder = FrameDecoder::default();
     let last = loop {
         let event = match decoder.next(&mut input) {
             Ok(Some(event)) => event,
             Err(code) => break Some(code),
             Ok(None) => {
                 input.reserve(READ_BYTES);
-                let patience =
-                    arriving.as_ref().map_or(SILENCE_MAX, |arriving| arriving.time_left().min(SILENCE_MAX));
+                let patience = incomplete
+                    .as_ref()
+                    .map_or(SILENCE_MAX, |incomplete| incomplete.time_left().min(SILENCE_MAX));
                 match timeout(patience, from.read_buf(&mut input)).await {
                     Ok(Ok(1..)) => continue,
                     _ => break None,
@@ -163,39 +167,39 @@ async fn read(
             }
         };
         match &event {
-            Event::Part(part) => {
-                let arriving = arriving.get_or_insert_with(|| Arriving::new(intake));
-                if !arriving.hold_more(part.len()) {
+            SocketEvent::Part(part) => {
+                let incomplete = incomplete.get_or_insert_with(|| IncompleteRequest::new(request_budget));
+                if !incomplete.hold_more(part.len()) {
                     break Some(TRY_LATER);
                 }
             }
-            Event::End => arriving = None,
-            Event::Ping(_) | Event::Pong | Event::Close => {}
+            SocketEvent::End => incomplete = None,
+            SocketEvent::Ping(_) | SocketEvent::Pong | SocketEvent::Close => {}
         }
         match event {
             // When the call is over its receiver is dropped, and the writer ends.
-            Event::Part(part) => {
+            SocketEvent::Part(part) => {
                 if let Some(parts) = &parts {
                     let _ = parts.send(part).await;
                 }
             }
-            Event::End if one_message => parts = None,
-            Event::End => {
+            SocketEvent::End if one_message => parts = None,
+            SocketEvent::End => {
                 if let Some(parts) = &parts {
                     let _ = parts.send(Bytes::from_static(b"\n")).await;
                 }
             }
-            Event::Ping(payload) => {
-                if words.try_send(Word::Pong(payload)).is_err() {
+            SocketEvent::Ping(payload) => {
+                if commands.try_send(WriterCommand::Pong(payload)).is_err() {
                     break Some(BROKEN);
                 }
             }
-            Event::Pong => {}
-            Event::Close => break Some(NORMAL),
+            SocketEvent::Pong => {}
+            SocketEvent::Close => break Some(NORMAL),
         }
     };
     if let Some(code) = last {
-        let _ = words.send(Word::Close(code)).await;
+        let _ = commands.send(WriterCommand::Close(code)).await;
     }
 }
 
@@ -204,7 +208,7 @@ async fn write(
     to: &mut (impl AsyncWrite + Unpin),
     mut router: Router,
     request: Request<Body>,
-    mut to_say: Receiver<Word>,
+    mut to_say: Receiver<WriterCommand>,
 ) -> io::Result<()> {
     let mut pings = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
     let mut answer = None;
@@ -216,8 +220,8 @@ async fn write(
             // When the reader ends, so does the call; the close frame is sent first.
             biased;
             word = to_say.recv() => match word {
-                Some(Word::Pong(payload)) => frame::pong(&payload),
-                Some(Word::Close(code)) => return send(to, &frame::close(code)).await,
+                Some(WriterCommand::Pong(payload)) => frame::pong(&payload),
+                Some(WriterCommand::Close(code)) => return send(to, &frame::close(code)).await,
                 None => return Ok(()),
             },
             _ = pings.tick() => frame::ping(),

@@ -8,13 +8,13 @@ use crate::gateway::transcoder::Transcoder;
 use crate::grpc::lease::LeaseService;
 use crate::grpc::refusal;
 use crate::grpc::watch::WatchService;
-use crate::intake::{Arriving, Intake};
+use crate::request_budget::{IncompleteRequest, RequestBudget};
 use axum::body::{Body, BodyDataStream};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use base::Code;
 use prost::{Message, Name};
-use proto::Frugal;
+use proto::DecodeLimit;
 use proto::etcdserverpb::{LeaseKeepAliveRequest, WatchRequest, WatchResponse};
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -27,9 +27,9 @@ pub async fn watch(
     transcoder: Arc<Transcoder>,
     service: WatchService,
     headers: HeaderMap,
-    (body, intake): (Body, Arc<Intake>),
+    (body, request_budget): (Body, Arc<RequestBudget>),
 ) -> Response {
-    let requests = Requests::<WatchRequest>::new(transcoder.clone(), body, intake);
+    let requests = BodyMessages::<WatchRequest>::new(transcoder.clone(), body, request_budget);
     match service.begin(&metadata(&headers), requests) {
         Ok(frames) => {
             lines(frames.map(move |frame| Ok(transcoder.write_encoded::<WatchResponse>(frame?.to_bytes()))))
@@ -42,9 +42,9 @@ pub async fn keep_alive(
     transcoder: Arc<Transcoder>,
     service: Arc<LeaseService>,
     headers: HeaderMap,
-    (body, intake): (Body, Arc<Intake>),
+    (body, request_budget): (Body, Arc<RequestBudget>),
 ) -> Response {
-    let requests = Requests::<LeaseKeepAliveRequest>::new(transcoder.clone(), body, intake);
+    let requests = BodyMessages::<LeaseKeepAliveRequest>::new(transcoder.clone(), body, request_budget);
     match service.keep_alives(&metadata(&headers), requests).await {
         Ok(answers) => {
             let recording = audit::current();
@@ -60,29 +60,29 @@ pub async fn keep_alive(
 }
 
 /// The messages of a body.
-struct Requests<Q> {
+struct BodyMessages<Q> {
     transcoder: Arc<Transcoder>,
     body: BodyDataStream,
     /// What has come and is not a whole message.
     rest: Vec<u8>,
-    cutter: Cutter,
+    splitter: ObjectSplitter,
     whole: VecDeque<Q>,
     ended: bool,
-    intake: Arc<Intake>,
+    request_budget: Arc<RequestBudget>,
     /// While there is a part of a message.
-    arriving: Option<Arriving>,
+    incomplete: Option<IncompleteRequest>,
 }
 
 /// Finds where an object of JSON ends, looking at each byte once.
 #[derive(Default)]
-struct Cutter {
+struct ObjectSplitter {
     looked_at: usize,
     depth: usize,
     in_string: bool,
     escaped: bool,
 }
 
-impl Cutter {
+impl ObjectSplitter {
     /// The length of the first object, if it is whole.
     fn end_of_first(&mut self, bytes: &[u8]) -> Result<Option<usize>, Status> {
         while let Some(byte) = bytes.get(self.looked_at) {
@@ -103,28 +103,28 @@ impl Cutter {
     }
 }
 
-impl<Q: Message + Name + Default + Frugal> Requests<Q> {
-    fn new(transcoder: Arc<Transcoder>, body: Body, intake: Arc<Intake>) -> Requests<Q> {
-        Requests {
+impl<Q: Message + Name + Default + DecodeLimit> BodyMessages<Q> {
+    fn new(transcoder: Arc<Transcoder>, body: Body, request_budget: Arc<RequestBudget>) -> BodyMessages<Q> {
+        BodyMessages {
             transcoder,
             body: body.into_data_stream(),
             rest: Vec::new(),
-            cutter: Cutter::default(),
+            splitter: ObjectSplitter::default(),
             whole: VecDeque::new(),
             ended: false,
-            intake,
-            arriving: None,
+            request_budget,
+            incomplete: None,
         }
     }
 
     /// Charges what is there of the next message, and begins to count its time.
     fn charge_rest(&mut self) -> Result<(), Status> {
         if self.rest.is_empty() {
-            self.arriving = None;
+            self.incomplete = None;
             return Ok(());
         }
-        let arriving = self.arriving.get_or_insert_with(|| Arriving::new(&self.intake));
-        match arriving.hold(self.rest.len()) {
+        let incomplete = self.incomplete.get_or_insert_with(|| IncompleteRequest::new(&self.request_budget));
+        match incomplete.hold(self.rest.len()) {
             true => Ok(()),
             false => Err(refusal::render(Code::TooManyRequests)),
         }
@@ -133,7 +133,7 @@ impl<Q: Message + Name + Default + Frugal> Requests<Q> {
     /// Takes the whole messages out of what has come.
     fn take_whole(&mut self) -> Result<(), Status> {
         let mut upto = 0;
-        while let Some(len) = self.cutter.end_of_first(&self.rest[upto..])? {
+        while let Some(len) = self.splitter.end_of_first(&self.rest[upto..])? {
             self.whole.push_back(self.transcoder.read(&self.rest[upto..upto + len])?);
             upto += len;
         }
@@ -157,7 +157,7 @@ impl<Q: Message + Name + Default + Frugal> Requests<Q> {
     }
 }
 
-impl<Q: Message + Name + Default + Frugal + Unpin> Stream for Requests<Q> {
+impl<Q: Message + Name + Default + DecodeLimit + Unpin> Stream for BodyMessages<Q> {
     type Item = Result<Q, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -169,7 +169,9 @@ impl<Q: Message + Name + Default + Frugal + Unpin> Stream for Requests<Q> {
                 return Poll::Ready(None);
             }
             match Pin::new(&mut self.body).poll_next(cx) {
-                Poll::Pending if self.arriving.as_mut().is_some_and(|arriving| arriving.is_late(cx)) => {
+                Poll::Pending
+                    if self.incomplete.as_mut().is_some_and(|incomplete| incomplete.is_late(cx)) =>
+                {
                     return self.fail(refusal::render(Code::Timeout));
                 }
                 Poll::Pending => return Poll::Pending,
@@ -201,7 +203,7 @@ mod tests {
         let parts =
             parts.into_iter().map(|part| Ok::<_, std::io::Error>(Bytes::from_static(part.as_bytes())));
         let body = Body::from_stream(tokio_stream::iter(parts));
-        let mut requests = Requests::new(transcoder, body, Intake::new(1_000));
+        let mut requests = BodyMessages::new(transcoder, body, RequestBudget::new(1_000));
         let mut messages = Vec::new();
         while let Some(message) = requests.next().await {
             messages.push(message.map_err(|status| status.code()));

@@ -9,7 +9,7 @@ use prost::{Message, Name};
 use prost_reflect::{
     DescriptorPool, DeserializeOptions, DynamicMessage, MessageDescriptor, SerializeOptions,
 };
-use proto::Frugal;
+use proto::DecodeLimit;
 use tonic::Status;
 
 /// Objects in one request: a decoded one takes far more memory than the two bytes that open and close it.
@@ -39,7 +39,7 @@ impl Transcoder {
     }
 
     /// Nothing at all is an empty message.
-    pub fn read<M: Message + Name + Default + Frugal>(&self, json: &[u8]) -> Result<M, Status> {
+    pub fn read<M: Message + Name + Default + DecodeLimit>(&self, json: &[u8]) -> Result<M, Status> {
         if json.trim_ascii().is_empty() {
             return Ok(M::default());
         }

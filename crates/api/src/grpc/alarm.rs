@@ -9,14 +9,14 @@ use proto::etcdserverpb::{AlarmMember, AlarmRequest, AlarmType};
 use tonic::Status;
 
 #[derive(Debug)]
-pub struct Wanted {
+pub struct AlarmQuery {
     command: AlarmCommand,
     /// Only alarms of this kind are listed; none lists all.
     kind: AlarmType,
 }
 
 /// Refuses what this version does not know; a member of zero is taken as it is, as in etcd.
-pub fn parse(request: &AlarmRequest) -> Result<Wanted, Status> {
+pub fn parse(request: &AlarmRequest) -> Result<AlarmQuery, Status> {
     let unknown = || Status::unimplemented("this alarm is not kept by this version");
     let kind = AlarmType::try_from(request.alarm).map_err(|_| unknown())?;
     let alarm = |kind| Alarm { kind, member: NodeId(request.member_id), automatic: false };
@@ -29,10 +29,10 @@ pub fn parse(request: &AlarmRequest) -> Result<Wanted, Status> {
         (AlarmAction::Deactivate, _) => AlarmCommand::List,
         (AlarmAction::Activate, _) => return Err(unknown()),
     };
-    Ok(Wanted { command, kind })
+    Ok(AlarmQuery { command, kind })
 }
 
-impl Wanted {
+impl AlarmQuery {
     pub fn command(&self) -> AlarmCommand {
         self.command
     }

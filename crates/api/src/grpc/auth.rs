@@ -3,7 +3,7 @@
 //! decided where the commands are applied.
 
 use crate::audit;
-use crate::grpc::{refusal, who};
+use crate::grpc::{call_context, refusal};
 use base::{Code, KeyRange};
 use coord::reply::Reply;
 use coord::{Access, AuthCommand, AuthReply, DataPermission, Permission};
@@ -29,16 +29,16 @@ pub struct AuthService {
     handle: Handle,
 }
 
-type Told = (Option<ResponseHeader>, AuthReply);
+type AuthOutcome = (Option<ResponseHeader>, AuthReply);
 
 impl AuthService {
     pub fn new(handle: Handle) -> AuthService {
         AuthService { handle }
     }
 
-    async fn run(&self, metadata: &MetadataMap, command: AuthCommand) -> Result<Told, Status> {
+    async fn run(&self, metadata: &MetadataMap, command: AuthCommand) -> Result<AuthOutcome, Status> {
         note_command(&command);
-        let handle = who::admit(&self.handle, metadata).await?;
+        let handle = call_context::admit(&self.handle, metadata).await?;
         let (reply, told) = handle.auth(command).await.map_err(refusal::render)?;
         Ok((self.header(&reply), told))
     }
@@ -53,7 +53,7 @@ impl AuthService {
     }
 
     fn header(&self, reply: &Reply) -> Option<ResponseHeader> {
-        Some(who::header(&self.handle, reply.revision))
+        Some(call_context::header(&self.handle, reply.revision))
     }
 
     /// Only for callers that may set one: hashing takes long.
@@ -66,8 +66,8 @@ impl AuthService {
     }
 
     async fn admit_root(&self, metadata: &MetadataMap) -> Result<Handle, Status> {
-        let handle = who::admit(&self.handle, metadata).await?;
-        handle.permit(server::Need::Root).await.map_err(refusal::render)?;
+        let handle = call_context::admit(&self.handle, metadata).await?;
+        handle.permit(server::RequiredAccess::Root).await.map_err(refusal::render)?;
         Ok(handle)
     }
 }
@@ -106,7 +106,7 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthenticateRequest>,
     ) -> Result<Response<AuthenticateResponse>, Status> {
-        let address = who::address(request.extensions());
+        let address = call_context::address(request.extensions());
         let AuthenticateRequest { name, password } = request.into_inner();
         audit::note_target("user", &name);
         let login = self.handle.authenticate_from(address, name.clone(), password);

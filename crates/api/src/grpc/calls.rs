@@ -4,8 +4,8 @@
 //! deadline is ended here.
 
 use crate::audit::{self, Recording};
-use crate::figures::{Figures, Method};
 use crate::grpc::messages::Messages;
+use crate::metrics::{ApiMetrics, MethodMetrics};
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
@@ -30,21 +30,21 @@ const GRACE: Duration = Duration::from_millis(20);
 /// Where calls are counted, and recorded if they are.
 #[derive(Clone)]
 pub struct Counting {
-    pub figures: Arc<Figures>,
+    pub metrics: Arc<ApiMetrics>,
     pub audit: Option<Audit>,
 }
 
 pub async fn count(State(counting): State<Counting>, mut request: Request, next: Next) -> Response {
-    let Counting { figures, audit } = counting;
-    let Some(method) = figures.method(request.uri().path()) else { return next.run(request).await };
-    let counted = request.extensions_mut().remove::<Counted>().and_then(|counted| counted.open());
-    let mut call = counted.unwrap_or_else(|| Call::begin(method, Instant::now()));
+    let Counting { metrics, audit } = counting;
+    let Some(method) = metrics.method(request.uri().path()) else { return next.run(request).await };
+    let counted = request.extensions_mut().remove::<CallSlot>().and_then(|counted| counted.open());
+    let mut call = counted.unwrap_or_else(|| CountedCall::begin(method, Instant::now()));
     let limit = request.headers().get(TIMEOUT).and_then(|value| parse_timeout(value.as_bytes()));
     let limit = limit.map(|limit| limit.saturating_sub(call.begun.elapsed()));
     let begun = Instant::now();
     let recording = audit.map(|audit| audit::of_call(&audit, &request));
     call.record(recording.clone());
-    if call.method.is_asked_by_stream() {
+    if call.method.is_request_stream() {
         let method = call.method.clone();
         let messages = Messages::default();
         request = request.map(|body| Body::new(CountedRequest { body, method, messages }));
@@ -60,8 +60,8 @@ pub async fn count(State(counting): State<Counting>, mut request: Request, next:
         }
         None => {
             let left = limit.map(|limit| Box::pin(sleep(limit.saturating_sub(begun.elapsed()))));
-            let messages = call.method.is_answered_by_stream().then(Messages::default);
-            response.map(|body| Body::new(CountedAnswer { body, call, messages, left, cut: false }))
+            let messages = call.method.is_response_stream().then(Messages::default);
+            response.map(|body| Body::new(CountedResponse { body, call, messages, left, cut: false }))
         }
     }
 }
@@ -103,17 +103,17 @@ pub fn parse_timeout(text: &[u8]) -> Option<Duration> {
 }
 
 /// A call under way.
-pub struct Call {
-    method: Arc<Method>,
+pub struct CountedCall {
+    method: Arc<MethodMetrics>,
     begun: Instant,
     ended: bool,
     recording: Option<Recording>,
 }
 
-impl Call {
-    pub fn begin(method: Arc<Method>, begun: Instant) -> Call {
+impl CountedCall {
+    pub fn begin(method: Arc<MethodMetrics>, begun: Instant) -> CountedCall {
         method.count_start();
-        Call { method, begun, ended: false, recording: None }
+        CountedCall { method, begun, ended: false, recording: None }
     }
 
     /// Its outcome goes into the audit log as well.
@@ -131,7 +131,7 @@ impl Call {
     }
 }
 
-impl Drop for Call {
+impl Drop for CountedCall {
     fn drop(&mut self) {
         self.end(Code::Cancelled);
     }
@@ -139,14 +139,14 @@ impl Drop for Call {
 
 /// A call that was counted before it reached the router; it travels in the extensions of its request.
 #[derive(Clone)]
-pub struct Counted(Arc<Mutex<Option<Call>>>);
+pub struct CallSlot(Arc<Mutex<Option<CountedCall>>>);
 
-impl Counted {
-    pub fn new(call: Call) -> Counted {
-        Counted(Arc::new(Mutex::new(Some(call))))
+impl CallSlot {
+    pub fn new(call: CountedCall) -> CallSlot {
+        CallSlot(Arc::new(Mutex::new(Some(call))))
     }
 
-    fn open(&self) -> Option<Call> {
+    fn open(&self) -> Option<CountedCall> {
         self.0.lock().expect("nothing panics in here").take()
     }
 }
@@ -154,7 +154,7 @@ impl Counted {
 /// The body of a request that is a stream, with its messages counted.
 struct CountedRequest {
     body: Body,
-    method: Arc<Method>,
+    method: Arc<MethodMetrics>,
     messages: Messages,
 }
 
@@ -186,9 +186,9 @@ impl http_body::Body for CountedRequest {
 }
 
 /// The body of an answer, which watches its trailers and the deadline.
-struct CountedAnswer {
+struct CountedResponse {
     body: Body,
-    call: Call,
+    call: CountedCall,
     /// Of an answer that is a stream.
     messages: Option<Messages>,
     left: Option<Pin<Box<Sleep>>>,
@@ -196,8 +196,8 @@ struct CountedAnswer {
     cut: bool,
 }
 
-impl CountedAnswer {
-    fn look_at(&mut self, frame: &Frame<Bytes>) {
+impl CountedResponse {
+    fn count_frame(&mut self, frame: &Frame<Bytes>) {
         if let Some(code) = frame.trailers_ref().and_then(code_of) {
             self.call.end(code);
         }
@@ -218,7 +218,7 @@ impl CountedAnswer {
     }
 }
 
-impl http_body::Body for CountedAnswer {
+impl http_body::Body for CountedResponse {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -232,7 +232,7 @@ impl http_body::Body for CountedAnswer {
         match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Ready(frame) => {
                 if let Some(Ok(frame)) = &frame {
-                    self.look_at(frame);
+                    self.count_frame(frame);
                 }
                 Poll::Ready(frame)
             }
@@ -259,29 +259,29 @@ mod tests {
     use tonic::codegen::Service;
     use tonic::codegen::tokio_stream;
 
-    async fn answer(path: &'static str) -> (Response, Arc<Figures>) {
+    async fn answer(path: &'static str) -> (Response, Arc<ApiMetrics>) {
         let pool = DescriptorPool::decode(proto::DESCRIPTORS).unwrap();
-        let figures = Arc::new(Figures::new(&pool, false, &crate::ClientLimits::default()));
+        let metrics = Arc::new(ApiMetrics::new(&pool, false, &crate::ClientLimits::default()));
         let endless =
             || async { Body::from_stream(tokio_stream::pending::<Result<Bytes, std::io::Error>>()) };
         let mut router: Router = Router::new()
             .route("/etcdserverpb.KV/Range", post(pending::<Response>))
             .route("/etcdserverpb.Watch/Watch", post(endless))
             .layer(axum::middleware::from_fn_with_state(
-                Counting { figures: figures.clone(), audit: None },
+                Counting { metrics: metrics.clone(), audit: None },
                 count,
             ));
         let request = Request::post(path).header(TIMEOUT, "20m").body(Body::empty()).unwrap();
-        (router.call(request).await.unwrap(), figures)
+        (router.call(request).await.unwrap(), metrics)
     }
 
     #[tokio::test]
-    async fn a_call_that_takes_too_long_is_told_that_its_time_is_up() {
-        let (response, figures) = answer("/etcdserverpb.KV/Range").await;
+    async fn a_call_that_takes_too_long_gets_deadline_exceeded() {
+        let (response, metrics) = answer("/etcdserverpb.KV/Range").await;
         assert_eq!(code_of(response.headers()), Some(Code::DeadlineExceeded));
         assert_eq!(response.headers()["grpc-message"], "context%20deadline%20exceeded");
         let mut text = String::new();
-        figures.append_to(&mut text);
+        metrics.append_to(&mut text);
         assert!(text.contains(r#"grpc_method="Range",grpc_code="DeadlineExceeded"} 1"#), "{text}");
     }
 

@@ -3,7 +3,7 @@
 //! the members as they are then.
 
 use crate::audit;
-use crate::grpc::{refusal, who};
+use crate::grpc::{call_context, refusal};
 use base::{NodeId, Revision};
 use proto::etcdserverpb::cluster_server::Cluster;
 use proto::etcdserverpb::{
@@ -11,7 +11,7 @@ use proto::etcdserverpb::{
     MemberPromoteResponse, MemberRemoveRequest, MemberRemoveResponse, MemberUpdateRequest,
     MemberUpdateResponse, ResponseHeader,
 };
-use server::{Handle, MemberInfo, Need};
+use server::{Handle, MemberInfo, RequiredAccess};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
@@ -26,13 +26,13 @@ impl ClusterService {
 
     /// As in etcd, without a revision: members do not belong to one.
     fn header(&self) -> Option<ResponseHeader> {
-        Some(who::header(&self.handle, Revision::ZERO))
+        Some(call_context::header(&self.handle, Revision::ZERO))
     }
 
     /// Only root changes the members.
     async fn check_root(&self, metadata: &MetadataMap) -> Result<(), Status> {
-        let handle = who::admit(&self.handle, metadata).await?;
-        handle.permit_agreed(Need::Root).await.map_err(refusal::render)
+        let handle = call_context::admit(&self.handle, metadata).await?;
+        handle.permit_agreed(RequiredAccess::Root).await.map_err(refusal::render)
     }
 
     fn members(&self) -> Vec<Member> {
@@ -49,7 +49,7 @@ impl Cluster for ClusterService {
         if request.get_ref().linearizable {
             self.handle.catch_up().await.map_err(refusal::render)?;
         }
-        who::require_user(&self.handle, request.metadata()).await?;
+        call_context::require_user(&self.handle, request.metadata()).await?;
         Ok(Response::new(MemberListResponse { header: self.header(), members: self.members() }))
     }
 

@@ -2,7 +2,7 @@
 //! Who may ask for what is decided where the commands are applied, as for the Auth service.
 
 use crate::grpc::auth::note_command;
-use crate::grpc::{refusal, who};
+use crate::grpc::{call_context, refusal};
 use base::Code;
 use coord::{AuthCommand, AuthReply, DataAccess, DataPermission, DataRange};
 use proto::althing::auth::v1 as wire;
@@ -27,9 +27,9 @@ impl DataAuthService {
         command: AuthCommand,
     ) -> Result<(Option<ResponseHeader>, AuthReply), Status> {
         note_command(&command);
-        let handle = who::admit(&self.handle, metadata).await?;
+        let handle = call_context::admit(&self.handle, metadata).await?;
         let (reply, told) = handle.auth(command).await.map_err(refusal::render)?;
-        Ok((Some(who::header(&self.handle, reply.revision)), told))
+        Ok((Some(call_context::header(&self.handle, reply.revision)), told))
     }
 }
 

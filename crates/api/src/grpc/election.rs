@@ -4,11 +4,11 @@
 
 use crate::audit;
 use crate::grpc::etcd_lock::{hold, until_stopped};
-use crate::grpc::follow::Follow;
-use crate::grpc::{kv, refusal, who};
+use crate::grpc::follow::KeyFollower;
+use crate::grpc::{call_context, kv, refusal};
 use base::{Code, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
-use coord::queue;
+use coord::lock_queue;
 use coord::reply::{Body, KeyValue, Reply};
 use coord::request::{
     Compare, Delete, Order, Put, Range, Relation, Request as Ask, Sort, SortTarget, Target, Txn,
@@ -40,8 +40,8 @@ impl ElectionService {
 
     /// The handle of the caller.
     async fn admit(&self, metadata: &MetadataMap) -> Result<Handle, Status> {
-        who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
-        who::admit(&self.handle, metadata).await
+        call_context::check_leader(&self.handle, metadata).map_err(refusal::render)?;
+        call_context::admit(&self.handle, metadata).await
     }
 }
 
@@ -57,7 +57,7 @@ impl Election for ElectionService {
         let CampaignRequest { name, lease, value } = request.into_inner();
         let held = hold(&handle, &self.stopping, name.clone(), lease, Some(value)).await;
         let held = held.map_err(refusal::render)?;
-        let header = Some(who::header(&self.handle, held.revision));
+        let header = Some(call_context::header(&self.handle, held.revision));
         let leader = Some(LeaderKey { name, lease: lease_of(&held.key), key: held.key, rev: held.token.0 });
         Ok(Response::new(CampaignResponse { header, leader }))
     }
@@ -74,7 +74,7 @@ impl Election for ElectionService {
         let put = Ask::Put(Put { key: leader.key.clone(), value: Some(value), lease, prev_kv: false });
         match while_leading(&handle, &leader, put).await.map_err(refusal::render)? {
             (revision, true) => {
-                let header = Some(who::header(&self.handle, revision));
+                let header = Some(call_context::header(&self.handle, revision));
                 Ok(Response::new(ProclaimResponse { header }))
             }
             (_, false) => Err(refusal::render(Code::NotElected)),
@@ -121,7 +121,7 @@ impl Election for ElectionService {
         let keys = KeyRange::single(leader.key.clone());
         let delete = Ask::Delete(Delete { keys, prev_kv: false });
         let (revision, _) = while_leading(&handle, &leader, delete).await.map_err(refusal::render)?;
-        let header = Some(who::header(&self.handle, revision));
+        let header = Some(call_context::header(&self.handle, revision));
         Ok(Response::new(ResignResponse { header }))
     }
 }
@@ -146,10 +146,10 @@ async fn while_leading(handle: &Handle, leader: &LeaderKey, what: Ask) -> Result
     }
 }
 
-type Answers = mpsc::Sender<Result<LeaderResponse, Status>>;
+type LeaderSender = mpsc::Sender<Result<LeaderResponse, Status>>;
 
 /// Sends leaders until the observer goes away.
-async fn observe(handle: &Handle, name: &Bytes, answers: &Answers) -> Result<(), Code> {
+async fn observe(handle: &Handle, name: &Bytes, answers: &LeaderSender) -> Result<(), Code> {
     loop {
         let (mut revision, leader) = leader_of(handle, name).await?;
         let leader = match leader {
@@ -164,7 +164,7 @@ async fn observe(handle: &Handle, name: &Bytes, answers: &Answers) -> Result<(),
         if answers.send(Ok(answer(handle, revision, leader))).await.is_err() {
             return Ok(());
         }
-        let mut follow = Follow::begin(handle, key, revision.next()).await?;
+        let mut follow = KeyFollower::begin(handle, key, revision.next()).await?;
         loop {
             let (revision, event) = follow.next().await?;
             if event.deleted {
@@ -178,7 +178,7 @@ async fn observe(handle: &Handle, name: &Bytes, answers: &Answers) -> Result<(),
 }
 
 async fn first_candidate(handle: &Handle, name: &Bytes, since: Revision) -> Result<KeyValue, Code> {
-    let mut follow = Follow::begin(handle, queue::keys_of(name), since.next()).await?;
+    let mut follow = KeyFollower::begin(handle, lock_queue::keys_of(name), since.next()).await?;
     loop {
         let (_, event) = follow.next().await?;
         if !event.deleted {
@@ -189,7 +189,7 @@ async fn first_candidate(handle: &Handle, name: &Bytes, since: Revision) -> Resu
 
 async fn leader_of(handle: &Handle, name: &[u8]) -> Result<(Revision, Option<KeyValue>), Code> {
     let sort = Some(Sort { target: SortTarget::Create, order: Order::Ascending });
-    let range = Range { limit: 1, sort, ..Range::of(queue::keys_of(name)) };
+    let range = Range { limit: 1, sort, ..Range::of(lock_queue::keys_of(name)) };
     let Reply { revision, body } = handle.submit(Ask::Range(range)).await?;
     match body {
         Body::Range(mut reply) => Ok((revision, reply.kvs.pop())),
@@ -198,7 +198,7 @@ async fn leader_of(handle: &Handle, name: &[u8]) -> Result<(Revision, Option<Key
 }
 
 fn answer(handle: &Handle, revision: Revision, leader: KeyValue) -> LeaderResponse {
-    let header = Some(who::header(handle, revision));
+    let header = Some(call_context::header(handle, revision));
     LeaderResponse { header, kv: Some(kv::render_key_value(leader)) }
 }
 

@@ -3,14 +3,14 @@
 //! is given, as in etcd.
 
 use crate::audit;
-use crate::grpc::{refusal, who};
+use crate::grpc::{call_context, refusal};
 use base::{Code, KeyRange, LeaseId};
 use bytes::Bytes;
 use coord::reply::Body;
 use coord::request::{Delete, Limits, Request as Ask};
 use proto::v3lockpb::lock_server::Lock;
 use proto::v3lockpb::{LockRequest, LockResponse, UnlockRequest, UnlockResponse};
-use server::{Handle, Held, LockAsk, Locked, Patience};
+use server::{AcquireRequest, Handle, HeldLock, LockOutcome, LockWaitLimit};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
@@ -33,22 +33,22 @@ impl Lock for EtcdLockService {
     async fn lock(&self, request: Request<LockRequest>) -> Result<Response<LockResponse>, Status> {
         audit::note_target("lock", &String::from_utf8_lossy(&request.get_ref().name));
         audit::note_id("lease", request.get_ref().lease as u64);
-        who::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
-        let handle = who::admit(&self.handle, request.metadata()).await?;
+        call_context::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
+        let handle = call_context::admit(&self.handle, request.metadata()).await?;
         let LockRequest { name, lease } = request.into_inner();
         let held = hold(&handle, &self.stopping, name, lease, None).await.map_err(refusal::render)?;
-        let header = Some(who::header(&self.handle, held.revision));
+        let header = Some(call_context::header(&self.handle, held.revision));
         Ok(Response::new(LockResponse { header, key: held.key }))
     }
 
     async fn unlock(&self, request: Request<UnlockRequest>) -> Result<Response<UnlockResponse>, Status> {
         audit::note_key(&request.get_ref().key);
-        who::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
-        let handle = who::admit(&self.handle, request.metadata()).await?;
+        call_context::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
+        let handle = call_context::admit(&self.handle, request.metadata()).await?;
         let delete = parse_unlock(request.into_inner());
         delete.validate(&Limits::default()).map_err(refusal::render)?;
         let reply = handle.submit(delete).await.map_err(refusal::render)?;
-        let header = Some(who::header(&self.handle, reply.revision));
+        let header = Some(call_context::header(&self.handle, reply.revision));
         Ok(Response::new(UnlockResponse { header }))
     }
 }
@@ -65,19 +65,19 @@ pub async fn hold(
     name: Bytes,
     lease: i64,
     value: Option<Bytes>,
-) -> Result<Held, Code> {
+) -> Result<HeldLock, Code> {
     let lease = session(handle, LeaseId(lease)).await?;
-    let ask = LockAsk {
+    let ask = AcquireRequest {
         name,
         lease,
         holder: Bytes::new(),
         replaces_value: value.is_some(),
         value: value.unwrap_or_default(),
-        patience: Patience::Endless,
+        wait_limit: LockWaitLimit::Unbounded,
     };
     match until_stopped(stopping, handle.lock(ask)).await? {
-        Locked::Held(grant) => Ok(grant.tell()),
-        Locked::NotHeld(reply) => unreachable!("an unbounded wait does not end with {reply:?}"),
+        LockOutcome::Held(grant) => Ok(grant.confirm()),
+        LockOutcome::NotHeld(reply) => unreachable!("an unbounded wait does not end with {reply:?}"),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::percent;
 use base::{Code, Revision};
-use coord::FencedBy;
+use coord::FencingToken;
 use coord::reply::FenceRefusal;
 use tonic::metadata::MetadataMap;
 use tonic::{Code as GrpcCode, Status};
@@ -14,7 +14,7 @@ pub const METADATA: &str = "althing-fence";
 pub const HEADER: &str = "x-fence";
 
 /// The fence of a call, if it has one. More than one would leave open which counts.
-pub fn parse(metadata: &MetadataMap) -> Result<Option<FencedBy>, Code> {
+pub fn parse(metadata: &MetadataMap) -> Result<Option<FencingToken>, Code> {
     let mut values = metadata.get_all(METADATA).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
@@ -23,12 +23,12 @@ pub fn parse(metadata: &MetadataMap) -> Result<Option<FencedBy>, Code> {
     }
 }
 
-pub fn parse_value(value: &[u8]) -> Option<FencedBy> {
+pub fn parse_value(value: &[u8]) -> Option<FencingToken> {
     let value = std::str::from_utf8(value).ok()?;
     let (lock, token) = value.split_once(',')?;
     let lock = percent::decode(lock.trim().strip_prefix("lock=")?)?.into();
     let token = token.trim().strip_prefix("token=")?.parse().ok()?;
-    (token > 0).then_some(FencedBy { lock, token: Revision(token) })
+    (token > 0).then_some(FencingToken { lock, token: Revision(token) })
 }
 
 /// A write whose token does not hold the lock.

@@ -3,20 +3,20 @@
 //! history that is needed was compacted or the member stops.
 
 use base::{Code, KeyRange, Revision};
-use coord::watch::{Create, Event, Filters, Input, Kind, Refusal};
+use coord::watch::{Create, Event, Filters, Input, Refusal, ResponseKind};
 use server::Handle;
-use server::watch::Responses;
+use server::watch::WatchResponses;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 
-pub struct Follow {
-    responses: Responses,
+pub struct KeyFollower {
+    responses: WatchResponses,
     events: VecDeque<(Revision, Event)>,
 }
 
-impl Follow {
+impl KeyFollower {
     /// From this revision on, itself included.
-    pub async fn begin(handle: &Handle, keys: KeyRange, start: Revision) -> Result<Follow, Code> {
+    pub async fn begin(handle: &Handle, keys: KeyRange, start: Revision) -> Result<KeyFollower, Code> {
         let handle = handle.readmitted().await?;
         let (requests, responses) = handle.watch_stream()?;
         let create = Create {
@@ -31,7 +31,7 @@ impl Follow {
             fragment: false,
         };
         match requests.send(Input::Create(create)).await {
-            true => Ok(Follow { responses, events: VecDeque::new() }),
+            true => Ok(KeyFollower { responses, events: VecDeque::new() }),
             false => Err(Code::Stopped),
         }
     }
@@ -45,11 +45,13 @@ impl Follow {
             let batch = poll_fn(|cx| self.responses.poll_take(cx)).await.ok_or(Code::Stopped)?;
             for response in batch {
                 match response.kind {
-                    Kind::Created | Kind::Progress => {}
-                    Kind::Refused(Refusal::Denied(code)) | Kind::Denied(code) => return Err(code),
-                    Kind::Refused(_) => return Err(Code::FutureRevision),
-                    Kind::Canceled { .. } => return Err(Code::Compacted),
-                    Kind::Events { batch, .. } => {
+                    ResponseKind::Created | ResponseKind::Progress => {}
+                    ResponseKind::Refused(Refusal::Denied(code)) | ResponseKind::Denied(code) => {
+                        return Err(code);
+                    }
+                    ResponseKind::Refused(_) => return Err(Code::FutureRevision),
+                    ResponseKind::Canceled { .. } => return Err(Code::Compacted),
+                    ResponseKind::Events { batch, .. } => {
                         let events = batch.events().iter().map(|event| (response.revision, event.clone()));
                         self.events.extend(events);
                     }

@@ -49,13 +49,13 @@ impl Health for HealthService {
     ) -> Result<Response<Self::WatchStream>, Status> {
         let first = self.status_of(&request.get_ref().service);
         let (tell, told) = mpsc::channel(2);
-        tokio::spawn(tell_until_stopped(first, self.stopping.clone(), tell));
+        tokio::spawn(report_until_stopped(first, self.stopping.clone(), tell));
         Ok(Response::new(Box::pin(ReceiverStream::new(told))))
     }
 }
 
 /// The state at once, and a change when the server stops. Ends early when the client goes away.
-async fn tell_until_stopped(
+async fn report_until_stopped(
     first: Option<ServingStatus>,
     mut stopping: watch::Receiver<bool>,
     tell: mpsc::Sender<Result<HealthCheckResponse, Status>>,

@@ -114,7 +114,7 @@ fn parse_sort(order: i32, target: i32) -> Result<Option<Sort>, Code> {
         WireTarget::Value => SortTarget::Value,
     };
     let order = match order {
-        SortOrder::None => Order::Unasked,
+        SortOrder::None => Order::Unspecified,
         SortOrder::Ascend => Order::Ascending,
         SortOrder::Descend => Order::Descending,
     };
@@ -154,21 +154,21 @@ pub fn render_delete(head: Head, reply: DeleteReply) -> wire::DeleteRangeRespons
 }
 
 pub fn render_txn(head: Head, reply: TxnReply) -> wire::TxnResponse {
-    let mut progress = Progress::before(&reply, Revision(head.revision));
+    let mut progress = TxnRevisions::before(&reply, Revision(head.revision));
     progress.render_txn(head, reply)
 }
 
 /// The revision that each answer inside a transaction shows: the one from before until the first change,
 /// and the transaction's own from then on.
-struct Progress {
+struct TxnRevisions {
     revision: Revision,
     after: Revision,
 }
 
-impl Progress {
-    fn before(reply: &TxnReply, after: Revision) -> Progress {
+impl TxnRevisions {
+    fn before(reply: &TxnReply, after: Revision) -> TxnRevisions {
         let changed = reply.bodies.iter().any(changes_something);
-        Progress { revision: Revision(after.0 - i64::from(changed)), after }
+        TxnRevisions { revision: Revision(after.0 - i64::from(changed)), after }
     }
 
     fn render_txn(&mut self, head: Head, reply: TxnReply) -> wire::TxnResponse {

@@ -3,8 +3,8 @@
 //! that could have been refused here.
 
 use crate::audit;
-use crate::grpc::pieces::{self, Large, Protobuf, Shape};
-use crate::grpc::{breadth, fence, kv, once, refusal, who};
+use crate::grpc::pieces::{self, LargeRange, LargeShape, ProtobufEncoder};
+use crate::grpc::{breadth, call_context, fence, kv, once, refusal};
 use base::{Code, Revision};
 use coord::reply::{Body, RangeReply, Reply};
 use coord::request::{Limits, Range, Request as Ask};
@@ -15,8 +15,8 @@ use proto::etcdserverpb::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse,
     RangeRequest, RangeResponse, RangeStreamResponse, ResponseHeader, TxnRequest, TxnResponse,
 };
-use server::pieces::{Encode, Keep, Pieces, Share, Whole};
-use server::{Handle, Need};
+use server::pieces::{BudgetShare, HoldKind, KeyEncoder, RangePieces, WholeRange};
+use server::{Handle, RequiredAccess};
 use std::sync::Arc;
 use tonic::codegen::{BoxStream, tokio_stream};
 use tonic::metadata::MetadataMap;
@@ -36,17 +36,17 @@ impl KvService {
     async fn submit(&self, metadata: &MetadataMap, ask: Ask) -> Result<(ResponseHeader, Body), Status> {
         audit::note_request(&ask);
         ask.validate(&self.limits).map_err(refusal::render)?;
-        who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
+        call_context::check_leader(&self.handle, metadata).map_err(refusal::render)?;
         // What only reads changes nothing that a fence could protect.
         let fence = fence::parse(metadata).map_err(refusal::render)?;
-        let handle = who::admit(&self.handle, metadata).await?;
+        let handle = call_context::admit(&self.handle, metadata).await?;
         let reply = match fence.filter(|_| !matches!(ask, Ask::Range(_))) {
             None => handle.submit(ask).await,
             Some(fence) => handle.submit_fenced(fence, ask).await,
         };
         match reply.map_err(refusal::render)? {
             Reply { body: Body::Fenced(refused), .. } => Err(fence::refuse_write(&refused)),
-            Reply { revision, body } => Ok((who::header(&self.handle, revision), body)),
+            Reply { revision, body } => Ok((call_context::header(&self.handle, revision), body)),
         }
     }
 
@@ -59,17 +59,17 @@ impl KvService {
         audit::note_request(&ask);
         let Some(id) = once::request_id(metadata)? else { return self.submit(metadata, ask).await };
         ask.validate(&self.limits).map_err(refusal::render)?;
-        who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
+        call_context::check_leader(&self.handle, metadata).map_err(refusal::render)?;
         let command = match fence::parse(metadata).map_err(refusal::render)? {
             None => Command::from_request(ask).expect("a range is submitted without an identity"),
             // A repetition is answered as at first, though the fence may have passed meanwhile.
             Some(fence) => Command::Fenced(Fenced { fence, request: ask }),
         };
-        let handle = who::admit(&self.handle, metadata).await?;
+        let handle = call_context::admit(&self.handle, metadata).await?;
         let reply = handle.submit_once(id, command).await.map_err(refusal::render)?;
         match once::whole(reply)? {
             Reply { body: Body::Fenced(refused), .. } => Err(fence::refuse_write(&refused)),
-            Reply { revision, body } => Ok((who::header(&self.handle, revision), body)),
+            Reply { revision, body } => Ok((call_context::header(&self.handle, revision), body)),
         }
     }
 
@@ -78,11 +78,11 @@ impl KvService {
         &self,
         metadata: &MetadataMap,
         ask: Ask,
-    ) -> Result<(ResponseHeader, Body, Option<Share>), Status> {
+    ) -> Result<(ResponseHeader, Body, Option<BudgetShare>), Status> {
         let share = match breadth::is_wide(&ask) {
             true => {
                 ask.validate(&self.limits).map_err(refusal::render)?;
-                let room = self.handle.room_for(breadth::shown(&ask), &Encoding::protobuf().0).await;
+                let room = self.handle.reserve_for(breadth::shown(&ask), &RangeEncoding::protobuf().0).await;
                 room.map_err(refusal::render)?
             }
             false => None,
@@ -97,20 +97,20 @@ impl KvService {
         &self,
         metadata: &MetadataMap,
         range: Range,
-        keep: Keep,
-        encoding: impl Fn() -> Encoding,
-    ) -> Result<Read, Status> {
+        keep: HoldKind,
+        encoding: impl Fn() -> RangeEncoding,
+    ) -> Result<RangeRead, Status> {
         let asked_revision = range.revision;
         let mut range = Range { in_pieces: true, ..range };
         loop {
             let (header, large) = match self.submit(metadata, Ask::Range(range)).await? {
-                (header, Body::Range(reply)) => return Ok(Read::Whole(header, reply)),
+                (header, Body::Range(reply)) => return Ok(RangeRead::WholeRange(header, reply)),
                 (header, Body::Large(large)) => (header, *large),
                 (_, other) => unreachable!("a range is answered by a range, not {other:?}"),
             };
             range = Range { revision: asked_revision, ..large.clone() };
             match self.handle.pieces(large, keep, encoding().0).await {
-                Ok(pieces) => return Ok(Read::Large(survey(header, pieces).await?)),
+                Ok(pieces) => return Ok(RangeRead::Large(survey(header, pieces).await?)),
                 Err(Code::Compacted) if asked_revision == Revision::ZERO => {}
                 Err(code) => return Err(refusal::render(code)),
             }
@@ -118,7 +118,7 @@ impl KvService {
     }
 }
 
-async fn survey(header: ResponseHeader, pieces: Pieces) -> Result<Large, Status> {
+async fn survey(header: ResponseHeader, pieces: RangePieces) -> Result<LargeRange, Status> {
     let total = pieces.survey().await.map_err(refusal::render)?;
     let head = RangeResponse {
         header: Some(header),
@@ -126,7 +126,7 @@ async fn survey(header: ResponseHeader, pieces: Pieces) -> Result<Large, Status>
         count: pieces.count() as i64,
         ..RangeResponse::default()
     };
-    Ok(Large { head, total, pieces, shape: Shape::Message })
+    Ok(LargeRange { head, total, pieces, shape: LargeShape::Message })
 }
 
 #[tonic::async_trait]
@@ -134,16 +134,17 @@ impl Kv for KvService {
     async fn range(&self, request: Request<RangeRequest>) -> Result<Response<RangeResponse>, Status> {
         let (metadata, extensions, wire) = request.into_parts();
         let range = kv::parse_range(wire).map_err(refusal::render)?;
-        let encoding = || extensions.get::<Encoding>().map_or_else(Encoding::protobuf, Encoding::clone);
-        match self.read(&metadata, range, Keep::Firmly, encoding).await? {
-            Read::Whole(header, reply) => Ok(Response::new(kv::render_range(header, reply))),
-            Read::Large(large) if large.pieces.range().sort.is_some() => {
-                let Whole { reply, share } =
+        let encoding =
+            || extensions.get::<RangeEncoding>().map_or_else(RangeEncoding::protobuf, RangeEncoding::clone);
+        match self.read(&metadata, range, HoldKind::BlocksCompaction, encoding).await? {
+            RangeRead::WholeRange(header, reply) => Ok(Response::new(kv::render_range(header, reply))),
+            RangeRead::Large(large) if large.pieces.range().sort.is_some() => {
+                let WholeRange { reply, share } =
                     large.pieces.whole(large.total).await.map_err(refusal::render)?;
                 let header = large.head.header.unwrap_or_default();
                 Ok(pieces::pack_share(Some(share), Response::new(kv::render_range(header, reply))))
             }
-            Read::Large(large) => {
+            RangeRead::Large(large) => {
                 large.check_size()?;
                 Ok(large.pack(Response::new(RangeResponse::default())))
             }
@@ -190,12 +191,12 @@ impl Kv for KvService {
     ) -> Result<Response<CompactionResponse>, Status> {
         let (metadata, _, CompactionRequest { revision, physical }) = request.into_parts();
         audit::note_target("revision", &revision.to_string());
-        who::check_leader(&self.handle, &metadata).map_err(refusal::render)?;
+        call_context::check_leader(&self.handle, &metadata).map_err(refusal::render)?;
         let compact = Compact { revision: Revision(revision), physical };
-        let handle = who::admit(&self.handle, &metadata).await?;
-        handle.permit_agreed(Need::Root).await.map_err(refusal::render)?;
+        let handle = call_context::admit(&self.handle, &metadata).await?;
+        handle.permit_agreed(RequiredAccess::Root).await.map_err(refusal::render)?;
         let reply = self.handle.compact(compact).await.map_err(refusal::render)?;
-        let header = Some(who::header(&self.handle, reply.revision));
+        let header = Some(call_context::header(&self.handle, reply.revision));
         Ok(Response::new(CompactionResponse { header }))
     }
 
@@ -217,14 +218,14 @@ impl Kv for KvService {
             return Err(Status::unimplemented("RangeStream does not support revision filters"));
         }
         let range = Range { sort: None, ..range };
-        match self.read(&metadata, range, Keep::Loosely, Encoding::protobuf).await? {
-            Read::Whole(header, reply) => {
+        match self.read(&metadata, range, HoldKind::EndsWithCompaction, RangeEncoding::protobuf).await? {
+            RangeRead::WholeRange(header, reply) => {
                 let range_response = Some(kv::render_range(header, reply));
                 let only = tokio_stream::once(Ok(RangeStreamResponse { range_response }));
                 Ok(Response::new(Box::pin(only)))
             }
-            Read::Large(large) => {
-                let large = Large { shape: Shape::Stream, ..large };
+            RangeRead::Large(large) => {
+                let large = LargeRange { shape: LargeShape::Stream, ..large };
                 Ok(large.pack(Response::new(Box::pin(tokio_stream::empty()))))
             }
         }
@@ -232,17 +233,17 @@ impl Kv for KvService {
 }
 
 /// How a range is answered.
-enum Read {
-    Whole(ResponseHeader, RangeReply),
-    Large(Large),
+enum RangeRead {
+    WholeRange(ResponseHeader, RangeReply),
+    Large(LargeRange),
 }
 
 /// How the keys of a large answer are written; a request may bring one along.
 #[derive(Clone)]
-pub struct Encoding(pub Arc<dyn Encode>);
+pub struct RangeEncoding(pub Arc<dyn KeyEncoder>);
 
-impl Encoding {
-    fn protobuf() -> Encoding {
-        Encoding(Arc::new(Protobuf))
+impl RangeEncoding {
+    fn protobuf() -> RangeEncoding {
+        RangeEncoding(Arc::new(ProtobufEncoder))
     }
 }

@@ -3,18 +3,18 @@
 //! answer (TTL 0 or -1), not an error.
 
 use crate::audit;
-use crate::grpc::farewell::Farewell;
-use crate::grpc::{once, refusal, who};
+use crate::grpc::revoke_on_disconnect::RevokeOnDisconnect;
+use crate::grpc::{call_context, once, refusal};
 use base::{Code, KeyRange, LeaseId};
 use coord::reply::{Body, LeaseTime, Reply};
-use coord::{Command, Grant, LeaseNeed, Revoke};
+use coord::{Command, Grant, LeaseAccess, Revoke};
 use proto::etcdserverpb::lease_server::Lease;
 use proto::etcdserverpb::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseLeasesRequest,
     LeaseLeasesResponse, LeaseRevokeRequest, LeaseRevokeResponse, LeaseStatus, LeaseTimeToLiveRequest,
     LeaseTimeToLiveResponse,
 };
-use server::{Handle, Need, Question};
+use server::{Handle, LeaderQuestion, RequiredAccess};
 use tokio::sync::mpsc;
 use tonic::codegen::BoxStream;
 use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
@@ -35,8 +35,8 @@ impl LeaseService {
     }
 
     async fn admit(&self, metadata: &MetadataMap) -> Result<Handle, Status> {
-        who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
-        who::admit(&self.handle, metadata).await
+        call_context::check_leader(&self.handle, metadata).map_err(refusal::render)?;
+        call_context::admit(&self.handle, metadata).await
     }
 
     /// A stream of keep-alives, for gRPC and for the gateway.
@@ -46,13 +46,13 @@ impl LeaseService {
         requests: impl Stream<Item = Result<LeaseKeepAliveRequest, Status>> + Send + Unpin + 'static,
     ) -> Result<BoxStream<LeaseKeepAliveResponse>, Status> {
         let handle = self.admit(metadata).await?;
-        handle.permit(Need::User).await.map_err(refusal::render)?;
-        let farewell = Farewell::asked(metadata)?;
+        handle.permit(RequiredAccess::User).await.map_err(refusal::render)?;
+        let revoke_on_disconnect = RevokeOnDisconnect::from_metadata(metadata)?;
         let (sender, receiver) = mpsc::channel(KEEP_ALIVES_BUFFERED);
         tokio::spawn(async move {
-            let parting = keep_alive(&handle, requests, sender, farewell).await;
-            if let Some(farewell) = parting {
-                farewell.part(handle).await;
+            let parting = keep_alive(&handle, requests, sender, revoke_on_disconnect).await;
+            if let Some(revoke_on_disconnect) = parting {
+                revoke_on_disconnect.revoke_unrenewed(handle).await;
             }
         });
         Ok(Box::pin(ReceiverStream::new(receiver)))
@@ -75,7 +75,7 @@ impl Lease for LeaseService {
             Some(request) => handle.submit_once(request, Command::LeaseGrant(Grant { id, ttl })).await,
         };
         let reply = answer.map_err(refusal::render).and_then(once::whole)?;
-        let header = Some(who::header(&self.handle, reply.revision));
+        let header = Some(call_context::header(&self.handle, reply.revision));
         match reply.body {
             Body::LeaseGranted { id, ttl } => {
                 audit::note_id("lease", id.0 as u64);
@@ -98,7 +98,7 @@ impl Lease for LeaseService {
             Some(request) => handle.submit_once(request, Command::LeaseRevoke(revoke)).await,
         };
         let reply = answer.map_err(refusal::render).and_then(once::whole)?;
-        let header = Some(who::header(&self.handle, reply.revision));
+        let header = Some(call_context::header(&self.handle, reply.revision));
         Ok(Response::new(LeaseRevokeResponse { header }))
     }
 
@@ -119,13 +119,13 @@ impl Lease for LeaseService {
         audit::note_id("lease", request.get_ref().id as u64);
         let handle = self.admit(request.metadata()).await?;
         let LeaseTimeToLiveRequest { id, keys } = request.into_inner();
-        let question = Question::TimeToLive { id: LeaseId(id), keys };
-        let reply = handle.ask(question).await.map_err(refusal::render)?;
-        let header = Some(who::header(&self.handle, reply.revision));
+        let question = LeaderQuestion::TimeToLive { id: LeaseId(id), keys };
+        let reply = handle.ask_leader(question).await.map_err(refusal::render)?;
+        let header = Some(call_context::header(&self.handle, reply.revision));
         match reply.body {
             Body::LeaseTime(LeaseTime { ttl, granted, keys, .. }) => {
                 let shown = keys.iter().cloned().map(KeyRange::single).collect();
-                handle.permit(Need::Read(shown)).await.map_err(refusal::render)?;
+                handle.permit(RequiredAccess::Read(shown)).await.map_err(refusal::render)?;
                 Ok(Response::new(LeaseTimeToLiveResponse { header, id, ttl, granted_ttl: granted, keys }))
             }
             other => unreachable!("a question for time is answered by time, not {other:?}"),
@@ -137,10 +137,10 @@ impl Lease for LeaseService {
         request: Request<LeaseLeasesRequest>,
     ) -> Result<Response<LeaseLeasesResponse>, Status> {
         let handle = self.admit(request.metadata()).await?;
-        let reply = handle.ask(Question::Leases).await.map_err(refusal::render)?;
+        let reply = handle.ask_leader(LeaderQuestion::Leases).await.map_err(refusal::render)?;
         // The answer waited for everything committed before, and so did the permission check.
-        handle.permit_here(Need::Leases(LeaseNeed::List)).await.map_err(refusal::render)?;
-        let header = Some(who::header(&self.handle, reply.revision));
+        handle.permit_here(RequiredAccess::Leases(LeaseAccess::List)).await.map_err(refusal::render)?;
+        let header = Some(call_context::header(&self.handle, reply.revision));
         match reply.body {
             Body::Leases(ids) => {
                 let leases = ids.into_iter().map(|id| LeaseStatus { id: id.0 }).collect();
@@ -157,21 +157,21 @@ async fn keep_alive(
     handle: &Handle,
     mut requests: impl Stream<Item = Result<LeaseKeepAliveRequest, Status>> + Unpin,
     answers: mpsc::Sender<Result<LeaseKeepAliveResponse, Status>>,
-    mut farewell: Option<Farewell>,
-) -> Option<Farewell> {
+    mut revoke_on_disconnect: Option<RevokeOnDisconnect>,
+) -> Option<RevokeOnDisconnect> {
     loop {
         let request = tokio::select! {
             request = requests.next() => request,
-            () = answers.closed() => return farewell,
+            () = answers.closed() => return revoke_on_disconnect,
         };
         let answer = match request {
-            None => return farewell,
-            Some(Ok(request)) => renew(handle, request.id, &mut farewell).await,
+            None => return revoke_on_disconnect,
+            Some(Ok(request)) => renew(handle, request.id, &mut revoke_on_disconnect).await,
             Some(Err(status)) => Err(status),
         };
         let ends = answer.is_err();
         if answers.send(answer).await.is_err() || ends {
-            return farewell;
+            return revoke_on_disconnect;
         }
     }
 }
@@ -179,17 +179,17 @@ async fn keep_alive(
 async fn renew(
     handle: &Handle,
     id: i64,
-    farewell: &mut Option<Farewell>,
+    revoke_on_disconnect: &mut Option<RevokeOnDisconnect>,
 ) -> Result<LeaseKeepAliveResponse, Status> {
-    let need = Need::Leases(LeaseNeed::Renew(LeaseId(id)));
+    let need = RequiredAccess::Leases(LeaseAccess::Renew(LeaseId(id)));
     handle.permit_here(need).await.map_err(refusal::render)?;
-    let answer = handle.ask(Question::KeepAlive(LeaseId(id))).await;
+    let answer = handle.ask_leader(LeaderQuestion::KeepAlive(LeaseId(id))).await;
     let Reply { revision, body } = answer.map_err(|code: Code| refusal::render(code))?;
-    let header = Some(who::header(handle, revision));
+    let header = Some(call_context::header(handle, revision));
     match body {
         Body::LeaseRenewed { ttl, renewal } => {
-            if let Some(farewell) = farewell {
-                farewell.renewed(LeaseId(id), ttl, renewal)?;
+            if let Some(revoke_on_disconnect) = revoke_on_disconnect {
+                revoke_on_disconnect.renewed(LeaseId(id), ttl, renewal)?;
             }
             Ok(LeaseKeepAliveResponse { header, id, ttl })
         }

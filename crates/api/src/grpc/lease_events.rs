@@ -2,12 +2,12 @@
 //! A request names leases or none for all; responses come until the client goes away, does not keep up, or the
 //! member stops. Nothing that happened after the first response is left out.
 
-use crate::grpc::{refusal, who};
+use crate::grpc::{call_context, refusal};
 use base::{Code, LeaseId};
 use proto::althing::lease::v1::lease_event::Type;
 use proto::althing::lease::v1::lease_service_server::LeaseService;
 use proto::althing::lease::v1::{EventsRequest, EventsResponse, LeaseEvent};
-use server::{Handle, Happened, LeaseEvents, Need, lease_events::Wanted};
+use server::{Handle, LeaseEventKind, LeaseEvents, RequiredAccess, lease_events::LeaseEventFilter};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::sync::watch::Receiver;
@@ -35,9 +35,9 @@ impl LeaseService for LeaseEventService {
     type EventsStream = BoxStream<EventsResponse>;
 
     async fn events(&self, request: Request<EventsRequest>) -> Result<Response<Self::EventsStream>, Status> {
-        who::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
-        let handle = who::admit(&self.handle, request.metadata()).await?;
-        handle.permit(Need::User).await.map_err(refusal::render)?;
+        call_context::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
+        let handle = call_context::admit(&self.handle, request.metadata()).await?;
+        handle.permit(RequiredAccess::User).await.map_err(refusal::render)?;
         let wanted = parse(&request.into_inner());
         let events = self.handle.lease_events(wanted).map_err(refusal::render)?;
         let (sender, receiver) = mpsc::channel(RESPONSES_BUFFERED);
@@ -46,12 +46,12 @@ impl LeaseService for LeaseEventService {
     }
 }
 
-fn parse(wire: &EventsRequest) -> Wanted {
+fn parse(wire: &EventsRequest) -> LeaseEventFilter {
     let warning = match wire.warning_ms {
         0 => Some(WARNING_DEFAULT),
         given => u64::try_from(given).ok().map(Duration::from_millis),
     };
-    Wanted { ids: wire.ids.iter().copied().map(LeaseId).collect(), warning }
+    LeaseEventFilter { ids: wire.ids.iter().copied().map(LeaseId).collect(), warning }
 }
 
 async fn tell(
@@ -60,7 +60,7 @@ async fn tell(
     responses: mpsc::Sender<Result<EventsResponse, Status>>,
     mut stopping: Receiver<bool>,
 ) {
-    let header = Some(who::header(&handle, handle.status().revision));
+    let header = Some(call_context::header(&handle, handle.status().revision));
     let mut response = Ok(EventsResponse { header, events: Vec::new() });
     loop {
         let ends = response.is_err();
@@ -78,19 +78,19 @@ async fn tell(
 fn render(handle: &Handle, event: server::LeaseEvent) -> EventsResponse {
     let mut wire = LeaseEvent { id: event.id.0, ..LeaseEvent::default() };
     let kind = match event.kind {
-        Happened::Granted { ttl } => {
+        LeaseEventKind::Granted { ttl } => {
             wire.ttl = ttl;
             Type::Granted
         }
-        Happened::Renewed => Type::Renewed,
-        Happened::Expiring { left_ms } => {
+        LeaseEventKind::Renewed => Type::Renewed,
+        LeaseEventKind::Expiring { left_ms } => {
             wire.left_ms = i64::try_from(left_ms).unwrap_or(i64::MAX);
             Type::Expiring
         }
-        Happened::Expired => Type::Expired,
-        Happened::Revoked => Type::Revoked,
-        Happened::Ended => Type::Ended,
+        LeaseEventKind::Expired => Type::Expired,
+        LeaseEventKind::Revoked => Type::Revoked,
+        LeaseEventKind::Ended => Type::Ended,
     };
     wire.set_type(kind);
-    EventsResponse { header: Some(who::header(handle, event.revision)), events: vec![wire] }
+    EventsResponse { header: Some(call_context::header(handle, event.revision)), events: vec![wire] }
 }

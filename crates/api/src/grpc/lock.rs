@@ -4,12 +4,12 @@
 
 use crate::audit::{self, WatchRecording};
 use crate::grpc::etcd_lock::until_stopped;
-use crate::grpc::{fence, lock_view, lock_watch, refusal, who};
+use crate::grpc::{call_context, fence, lock_view, lock_watch, refusal};
 use base::limits::HOLDER_ID_BYTES_MAX;
 use base::{Code, LeaseId, Revision};
 use bytes::Bytes;
 use coord::reply::{Body, LeaseTime, LockReply};
-use coord::{CheckFence, FencedBy, Release, queue};
+use coord::{CheckFence, FencingToken, Release, lock_queue};
 use proto::lock::lock_service_server::LockService;
 use proto::lock::{
     FenceRequest, FenceResponse, InspectRequest, InspectResponse, LeaseGrantRequest, LeaseGrantResponse,
@@ -17,7 +17,7 @@ use proto::lock::{
     ListResponse, LockRequest, LockResponse, TryLockRequest, UnlockRequest, UnlockResponse, WatchRequest,
     WatchResponse,
 };
-use server::{Grant, Handle, LockAsk, Locked, Need, Patience, Question};
+use server::{AcquireRequest, Handle, LeaderQuestion, LockGrant, LockOutcome, LockWaitLimit, RequiredAccess};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, watch};
 use tonic::codegen::BoxStream;
@@ -28,24 +28,24 @@ use tonic::{Request, Response, Status, Streaming};
 /// Answers of a stream that its client has not taken yet.
 const ANSWERS_BUFFERED: usize = 16;
 
-pub struct Locks {
+pub struct LockApi {
     handle: Handle,
     stopping: watch::Receiver<bool>,
 }
 
-impl Locks {
-    pub fn new(handle: Handle, stopping: watch::Receiver<bool>) -> Locks {
-        Locks { handle, stopping }
+impl LockApi {
+    pub fn new(handle: Handle, stopping: watch::Receiver<bool>) -> LockApi {
+        LockApi { handle, stopping }
     }
 
     /// The same service acting for the caller.
-    async fn admit(&self, metadata: &MetadataMap) -> Result<Locks, Status> {
-        who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
-        let handle = who::admit(&self.handle, metadata).await?;
-        Ok(Locks { handle, stopping: self.stopping.clone() })
+    async fn admit(&self, metadata: &MetadataMap) -> Result<LockApi, Status> {
+        call_context::check_leader(&self.handle, metadata).map_err(refusal::render)?;
+        let handle = call_context::admit(&self.handle, metadata).await?;
+        Ok(LockApi { handle, stopping: self.stopping.clone() })
     }
 
-    async fn take(&self, ask: LockAsk) -> Result<LockResponse, Code> {
+    async fn take(&self, ask: AcquireRequest) -> Result<LockResponse, Code> {
         if ask.name.is_empty() {
             return Err(Code::EmptyKey);
         }
@@ -54,13 +54,18 @@ impl Locks {
         }
         let (lease, holder) = (ask.lease, ask.holder.clone());
         match until_stopped(&self.stopping, self.handle.lock(ask)).await? {
-            Locked::Held(grant) => self.render_held(grant, lease, holder).await,
-            Locked::NotHeld(reply) => self.render_not_held(reply, lease).await,
+            LockOutcome::Held(grant) => self.render_held(grant, lease, holder).await,
+            LockOutcome::NotHeld(reply) => self.render_not_held(reply, lease).await,
         }
     }
 
     /// The lease is read after the grant: a caller that waited long may have lost it meanwhile.
-    async fn render_held(&self, grant: Grant, lease: LeaseId, holder: Bytes) -> Result<LockResponse, Code> {
+    async fn render_held(
+        &self,
+        grant: LockGrant,
+        lease: LeaseId,
+        holder: Bytes,
+    ) -> Result<LockResponse, Code> {
         let time = self.handle.lease_time(lease).await;
         if matches!(time, Ok(LeaseTime { ttl: ..0, .. })) {
             return Err(Code::LeaseNotFound);
@@ -69,10 +74,10 @@ impl Locks {
             true => self.holder_of(&grant.held().key).await,
             false => text(&holder),
         };
-        let held = grant.tell();
+        let held = grant.confirm();
         let remaining_ttl_ms = time.map_or(0, |time| time.ttl * 1_000);
         Ok(LockResponse {
-            header: Some(who::header(&self.handle, held.revision)),
+            header: Some(call_context::header(&self.handle, held.revision)),
             key: text(&held.key),
             fencing_token: held.token.0,
             acquired: true,
@@ -91,7 +96,7 @@ impl Locks {
             None => (String::new(), 0),
         };
         Ok(LockResponse {
-            header: Some(who::header(&self.handle, self.handle.status().revision)),
+            header: Some(call_context::header(&self.handle, self.handle.status().revision)),
             key: text(&reply.key),
             fencing_token: 0,
             acquired: false,
@@ -112,24 +117,24 @@ impl Locks {
 }
 
 #[tonic::async_trait]
-impl LockService for Locks {
+impl LockService for LockApi {
     async fn lock(&self, request: Request<LockRequest>) -> Result<Response<LockResponse>, Status> {
         audit::note_target("lock", &request.get_ref().name);
         audit::note_id("lease", request.get_ref().lease_id as u64);
         let admitted = self.admit(request.metadata()).await?;
         let LockRequest { name, lease_id, metadata, timeout_ms, holder_id } = request.into_inner();
-        let patience = match timeout_ms {
-            None | Some(..0) => Patience::Endless,
-            Some(0) => Patience::Try,
-            Some(timeout @ 1..) => Patience::AtMost(Duration::from_millis(timeout as u64)),
+        let wait_limit = match timeout_ms {
+            None | Some(..0) => LockWaitLimit::Unbounded,
+            Some(0) => LockWaitLimit::DoNotWait,
+            Some(timeout @ 1..) => LockWaitLimit::AtMost(Duration::from_millis(timeout as u64)),
         };
-        let ask = LockAsk {
+        let ask = AcquireRequest {
             name: name.into(),
             lease: LeaseId(lease_id),
             value: metadata,
             holder: holder_id.into(),
             replaces_value: false,
-            patience,
+            wait_limit,
         };
         admitted.take(ask).await.map(Response::new).map_err(refusal::render)
     }
@@ -139,13 +144,13 @@ impl LockService for Locks {
         audit::note_id("lease", request.get_ref().lease_id as u64);
         let admitted = self.admit(request.metadata()).await?;
         let TryLockRequest { name, lease_id, metadata, holder_id } = request.into_inner();
-        let ask = LockAsk {
+        let ask = AcquireRequest {
             name: name.into(),
             lease: LeaseId(lease_id),
             value: metadata,
             holder: holder_id.into(),
             replaces_value: false,
-            patience: Patience::Try,
+            wait_limit: LockWaitLimit::DoNotWait,
         };
         admitted.take(ask).await.map(Response::new).map_err(refusal::render)
     }
@@ -156,12 +161,12 @@ impl LockService for Locks {
         let admitted = self.admit(request.metadata()).await?;
         let UnlockRequest { key, lease_id, fencing_token, name } = request.into_inner();
         let key = match key.is_empty() {
-            true => queue::key_of(name.as_bytes(), LeaseId(lease_id)),
+            true => lock_queue::key_of(name.as_bytes(), LeaseId(lease_id)),
             false => Bytes::from(key),
         };
         let release = Release { key, token: Revision(fencing_token) };
         let reply = admitted.handle.release(release).await.map_err(refusal::render)?;
-        let header = Some(who::header(&admitted.handle, reply.revision));
+        let header = Some(call_context::header(&admitted.handle, reply.revision));
         Ok(Response::new(UnlockResponse { header }))
     }
 
@@ -173,7 +178,7 @@ impl LockService for Locks {
         let admitted = self.admit(request.metadata()).await?;
         let LeaseGrantRequest { ttl, id } = request.into_inner();
         let reply = admitted.handle.grant_lease(LeaseId(id), ttl).await.map_err(refusal::render)?;
-        let header = Some(who::header(&admitted.handle, reply.revision));
+        let header = Some(call_context::header(&admitted.handle, reply.revision));
         match reply.body {
             Body::LeaseGranted { id, ttl } => Ok(Response::new(LeaseGrantResponse { header, id: id.0, ttl })),
             other => unreachable!("a grant is answered by a lease, not {other:?}"),
@@ -188,7 +193,7 @@ impl LockService for Locks {
         let admitted = self.admit(request.metadata()).await?;
         let id = LeaseId(request.into_inner().id);
         let reply = admitted.handle.revoke_lease(id).await.map_err(refusal::render)?;
-        let header = Some(who::header(&admitted.handle, reply.revision));
+        let header = Some(call_context::header(&admitted.handle, reply.revision));
         Ok(Response::new(LeaseRevokeResponse { header }))
     }
 
@@ -199,7 +204,7 @@ impl LockService for Locks {
         request: Request<Streaming<LeaseKeepAliveRequest>>,
     ) -> Result<Response<Self::LeaseKeepAliveStream>, Status> {
         let admitted = self.admit(request.metadata()).await?;
-        admitted.handle.permit(Need::User).await.map_err(refusal::render)?;
+        admitted.handle.permit(RequiredAccess::User).await.map_err(refusal::render)?;
         let (answers, receiver) = mpsc::channel(ANSWERS_BUFFERED);
         tokio::spawn(keep_alive(admitted.handle.clone(), request.into_inner(), answers));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
@@ -224,7 +229,7 @@ impl LockService for Locks {
         let admitted = self.admit(request.metadata()).await?;
         let name = Bytes::from(request.into_inner().name);
         let (revision, lock) = lock_view::inspect(&admitted.handle, name).await.map_err(refusal::render)?;
-        let header = Some(who::header(&admitted.handle, revision));
+        let header = Some(call_context::header(&admitted.handle, revision));
         Ok(Response::new(InspectResponse { header, lock }))
     }
 
@@ -237,7 +242,7 @@ impl LockService for Locks {
             lock_view::list(&admitted.handle, Bytes::from(prefix)).await.map_err(refusal::render)?;
         let more = locks.len() > limit;
         locks.truncate(limit);
-        let header = Some(who::header(&admitted.handle, revision));
+        let header = Some(call_context::header(&admitted.handle, revision));
         Ok(Response::new(ListResponse { header, locks, more }))
     }
 
@@ -249,10 +254,10 @@ impl LockService for Locks {
         if resource.is_empty() {
             return Err(refusal::render(Code::EmptyKey));
         }
-        let fence = FencedBy { lock: lock.into(), token: Revision(fencing_token) };
+        let fence = FencingToken { lock: lock.into(), token: Revision(fencing_token) };
         let check = CheckFence { resource: resource.clone().into(), fence };
         let reply = admitted.handle.check_fence(check).await.map_err(refusal::render)?;
-        let header = Some(who::header(&admitted.handle, reply.revision));
+        let header = Some(call_context::header(&admitted.handle, reply.revision));
         match reply.body {
             Body::FencePassed { last } => Ok(Response::new(FenceResponse { header, last_token: last.0 })),
             Body::Fenced(refused) => Err(fence::refuse_token(&resource, &refused)),
@@ -285,9 +290,9 @@ async fn keep_alive(
 }
 
 async fn renew(handle: &Handle, id: i64) -> Result<LeaseKeepAliveResponse, Status> {
-    handle.permit_here(Need::User).await.map_err(refusal::render)?;
-    let reply = handle.ask(Question::KeepAlive(LeaseId(id))).await.map_err(refusal::render)?;
-    let header = Some(who::header(handle, reply.revision));
+    handle.permit_here(RequiredAccess::User).await.map_err(refusal::render)?;
+    let reply = handle.ask_leader(LeaderQuestion::KeepAlive(LeaseId(id))).await.map_err(refusal::render)?;
+    let header = Some(call_context::header(handle, reply.revision));
     match reply.body {
         Body::LeaseRenewed { ttl, .. } => Ok(LeaseKeepAliveResponse { header, id, ttl }),
         other => unreachable!("a keep-alive is answered by a renewal, not {other:?}"),

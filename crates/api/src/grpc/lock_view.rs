@@ -7,13 +7,13 @@ use base::{Code, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
 use coord::reply::{Body, KeyValue, Reply};
 use coord::request::{Range, Request as Ask};
-use coord::{Claim, queue};
+use coord::{LockClaim, lock_queue};
 use proto::lock::{Lock, Waiter};
 use server::Handle;
 use std::collections::BTreeMap;
 
 pub async fn inspect(handle: &Handle, name: Bytes) -> Result<(Revision, Option<Lock>), Code> {
-    let (revision, places) = places_in(handle, queue::keys_of(&name)).await?;
+    let (revision, places) = places_in(handle, lock_queue::keys_of(&name)).await?;
     match places.is_empty() {
         true => Ok((revision, None)),
         false => Ok((revision, Some(describe(handle, &name, places).await?))),
@@ -27,7 +27,7 @@ pub async fn list(handle: &Handle, prefix: Bytes) -> Result<(Revision, Vec<Lock>
     let (revision, places) = places_in(handle, KeyRange::from_wire(start, end)).await?;
     let mut by_name: BTreeMap<Bytes, Vec<KeyValue>> = BTreeMap::new();
     for place in places.into_iter().filter(is_place) {
-        let name = queue::lock_of(&place.key).expect("a place lies below its lock");
+        let name = lock_queue::lock_of(&place.key).expect("a place lies below its lock");
         by_name.entry(name).or_default().push(place);
     }
     let mut locks = Vec::new();
@@ -38,8 +38,8 @@ pub async fn list(handle: &Handle, prefix: Bytes) -> Result<(Revision, Vec<Lock>
 }
 
 fn is_place(kv: &KeyValue) -> bool {
-    let name = queue::lock_of(&kv.key);
-    kv.lease != LeaseId::NONE && name.is_some_and(|name| queue::key_of(&name, kv.lease) == kv.key)
+    let name = lock_queue::lock_of(&kv.key);
+    kv.lease != LeaseId::NONE && name.is_some_and(|name| lock_queue::key_of(&name, kv.lease) == kv.key)
 }
 
 async fn places_in(handle: &Handle, keys: KeyRange) -> Result<(Revision, Vec<KeyValue>), Code> {
@@ -79,7 +79,7 @@ async fn describe(handle: &Handle, name: &Bytes, mut places: Vec<KeyValue>) -> R
     })
 }
 
-fn describe_waiter(before: &KeyValue, waiter: &KeyValue, claim: Option<&Claim>, now: i64) -> Waiter {
+fn describe_waiter(before: &KeyValue, waiter: &KeyValue, claim: Option<&LockClaim>, now: i64) -> Waiter {
     let since_unix_ms = claim.map_or(0, |claim| claim.since);
     Waiter {
         waiter_key: text(&waiter.key),
@@ -94,7 +94,7 @@ fn describe_waiter(before: &KeyValue, waiter: &KeyValue, claim: Option<&Claim>, 
 }
 
 /// What a client calls itself, or else how its key ends.
-pub fn holder_id(key: &Bytes, claim: Option<&Claim>) -> String {
+pub fn holder_id(key: &Bytes, claim: Option<&LockClaim>) -> String {
     match claim {
         Some(claim) if !claim.holder.is_empty() => text(&claim.holder),
         _ => text(key.rsplit(|byte| *byte == b'/').next().unwrap_or_default()),

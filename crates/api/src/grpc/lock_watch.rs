@@ -4,13 +4,13 @@
 
 use crate::audit::WatchRecording;
 use crate::grpc::watch::record;
-use crate::grpc::{kv, lock_view, refusal, who};
+use crate::grpc::{call_context, kv, lock_view, refusal};
 use base::{Code, KeyRange, Revision};
 use bytes::Bytes;
-use coord::queue;
+use coord::lock_queue;
 use coord::reply::{Body, KeyValue, Reply};
 use coord::request::{Range, Request as Ask};
-use coord::watch::{Create, Event, Filters, Input, Kind, Response, StreamId, WatchId, denied};
+use coord::watch::{Create, Event, Filters, Input, Response, ResponseKind, StreamId, WatchId, denied};
 use proto::lock::{HandOver, WatchRequest, WatchResponse};
 use proto::mvccpb;
 use server::Handle;
@@ -19,14 +19,14 @@ use std::future::poll_fn;
 use tokio::sync::{mpsc, watch};
 use tonic::{Status, Streaming};
 
-type Answers = mpsc::Sender<Result<WatchResponse, Status>>;
+type WatchSender = mpsc::Sender<Result<WatchResponse, Status>>;
 
 /// Serves one stream to its end.
 pub async fn serve(
     handle: Handle,
     mut stopping: watch::Receiver<bool>,
     (requests, recording): (Streaming<WatchRequest>, Option<WatchRecording>),
-    answers: Answers,
+    answers: WatchSender,
 ) {
     let ended = tokio::select! {
         ended = follow((handle, recording), requests, &answers) => ended,
@@ -41,10 +41,10 @@ pub async fn serve(
 async fn follow(
     (handle, recording): (Handle, Option<WatchRecording>),
     mut wire: Streaming<WatchRequest>,
-    answers: &Answers,
+    answers: &WatchSender,
 ) -> Result<(), Status> {
     let (requests, mut responses) = handle.watch_stream().map_err(refusal::render)?;
-    let mut stream = Watches { handle, asked: VecDeque::new(), locks: BTreeMap::new(), recording };
+    let mut stream = LockWatches { handle, asked: VecDeque::new(), locks: BTreeMap::new(), recording };
     let mut is_open = true;
     loop {
         tokio::select! {
@@ -70,23 +70,23 @@ async fn follow(
     }
 }
 
-struct Watches {
+struct LockWatches {
     handle: Handle,
     /// Of the watches that are not answered yet, in their order: the lock that each is about.
     asked: VecDeque<Option<Bytes>>,
-    locks: BTreeMap<WatchId, Queue>,
+    locks: BTreeMap<WatchId, WatchedQueue>,
     recording: Option<WatchRecording>,
 }
 
 /// The queue of a lock at the revision that was last reported.
-struct Queue {
+struct WatchedQueue {
     lock: Bytes,
     places: BTreeMap<Bytes, KeyValue>,
     /// The token of the holder that was last reported.
-    told: Revision,
+    reported: Revision,
 }
 
-impl Watches {
+impl LockWatches {
     fn parse(&mut self, wire: WatchRequest, stream: StreamId) -> Input {
         let WatchRequest { key, prefix, start_revision, watch_id, prev_kv, lock, cancel } = wire;
         if cancel {
@@ -94,7 +94,7 @@ impl Watches {
         }
         let key = Bytes::from(key);
         let keys = match (lock, prefix) {
-            (true, _) => queue::keys_of(&key),
+            (true, _) => lock_queue::keys_of(&key),
             (false, true) => {
                 let end = base::key_range::prefix_end(&key);
                 let start = if key.is_empty() { Bytes::from_static(b"\0") } else { key.clone() };
@@ -122,7 +122,7 @@ impl Watches {
 
     async fn render(&mut self, response: Response) -> Result<WatchResponse, Code> {
         let mut answer = WatchResponse {
-            header: Some(who::header(&self.handle, response.revision)),
+            header: Some(call_context::header(&self.handle, response.revision)),
             watch_id: response.watch.0,
             ..WatchResponse::default()
         };
@@ -130,54 +130,54 @@ impl Watches {
             record(recording, &response.kind);
         }
         match response.kind {
-            Kind::Created => {
+            ResponseKind::Created => {
                 answer.created = true;
                 if let Some(lock) = self.asked.pop_front().flatten() {
-                    let mut queue = Queue::read(&self.handle, lock, response.revision).await?;
-                    answer.hand_overs.extend(queue.tell(&self.handle, response.revision, true).await);
+                    let mut queue = WatchedQueue::read(&self.handle, lock, response.revision).await?;
+                    answer.hand_overs.extend(queue.report(&self.handle, response.revision, true).await);
                     self.locks.insert(response.watch, queue);
                 }
             }
-            Kind::Refused(refusal) => {
+            ResponseKind::Refused(refusal) => {
                 self.asked.pop_front();
                 (answer.created, answer.canceled) = (true, true);
                 answer.cancel_reason = refusal.reason().to_owned();
             }
-            Kind::Events { batch, .. } => {
+            ResponseKind::Events { batch, .. } => {
                 if let Some(queue) = self.locks.get_mut(&response.watch) {
                     let of_revision = |a: &Event, b: &Event| a.kv.mod_revision == b.kv.mod_revision;
                     for events in batch.events().chunk_by(of_revision) {
                         events.iter().for_each(|event| queue.take(event));
                         let revision = events[0].kv.mod_revision;
-                        answer.hand_overs.extend(queue.tell(&self.handle, revision, false).await);
+                        answer.hand_overs.extend(queue.report(&self.handle, revision, false).await);
                     }
                 }
                 answer.events = batch.events().iter().map(render_event).collect();
             }
-            Kind::Canceled { compacted } => {
+            ResponseKind::Canceled { compacted } => {
                 self.locks.remove(&response.watch);
                 answer.canceled = true;
                 answer.compact_revision = compacted.map_or(0, |revision| revision.0);
             }
-            Kind::Denied(code) => {
+            ResponseKind::Denied(code) => {
                 self.locks.remove(&response.watch);
                 answer.canceled = true;
                 answer.cancel_reason = denied(code).to_owned();
             }
-            Kind::Progress => {}
+            ResponseKind::Progress => {}
         }
         Ok(answer)
     }
 }
 
-impl Queue {
-    async fn read(handle: &Handle, lock: Bytes, revision: Revision) -> Result<Queue, Code> {
-        let range = Range { revision, serializable: true, ..Range::of(queue::keys_of(&lock)) };
+impl WatchedQueue {
+    async fn read(handle: &Handle, lock: Bytes, revision: Revision) -> Result<WatchedQueue, Code> {
+        let range = Range { revision, serializable: true, ..Range::of(lock_queue::keys_of(&lock)) };
         let Reply { body: Body::Range(reply), .. } = handle.submit(Ask::Range(range)).await? else {
             unreachable!("a range is answered by a range");
         };
         let places = reply.kvs.into_iter().map(|kv| (kv.key.clone(), kv)).collect();
-        Ok(Queue { lock, places, told: Revision::ZERO })
+        Ok(WatchedQueue { lock, places, reported: Revision::ZERO })
     }
 
     fn take(&mut self, event: &Event) {
@@ -188,13 +188,13 @@ impl Queue {
     }
 
     /// The holder of the lock, if it has changed.
-    async fn tell(&mut self, handle: &Handle, revision: Revision, is_first: bool) -> Option<HandOver> {
+    async fn report(&mut self, handle: &Handle, revision: Revision, is_first: bool) -> Option<HandOver> {
         let holder = self.places.values().min_by_key(|place| place.create_revision);
         let token = holder.map_or(Revision::ZERO, |holder| holder.create_revision);
-        if token == self.told && !is_first {
+        if token == self.reported && !is_first {
             return None;
         }
-        self.told = token;
+        self.reported = token;
         let lock = String::from_utf8_lossy(&self.lock).into_owned();
         let Some(holder) = holder else {
             return Some(HandOver { lock, revision: revision.0, ..HandOver::default() });

@@ -4,7 +4,7 @@
 
 use crate::ETCD_VERSION;
 use crate::audit;
-use crate::grpc::{alarm, refusal, snapshot, who};
+use crate::grpc::{alarm, call_context, refusal, snapshot};
 use base::{Code, NodeId, Revision};
 use coord::AlarmCommand;
 use proto::etcdserverpb::maintenance_server::Maintenance;
@@ -13,7 +13,7 @@ use proto::etcdserverpb::{
     HashKvRequest, HashKvResponse, HashRequest, HashResponse, MoveLeaderRequest, MoveLeaderResponse,
     ResponseHeader, SnapshotRequest, SnapshotResponse, StatusRequest, StatusResponse,
 };
-use server::{Handle, KeyHash, Need};
+use server::{Handle, KeyHash, RequiredAccess};
 use tonic::codegen::BoxStream;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
@@ -32,12 +32,12 @@ impl MaintenanceService {
     }
 
     fn header(&self) -> Option<ResponseHeader> {
-        Some(who::header(&self.handle, self.handle.status().revision))
+        Some(call_context::header(&self.handle, self.handle.status().revision))
     }
 
     async fn check_root(&self, metadata: &MetadataMap) -> Result<(), Status> {
-        let handle = who::admit(&self.handle, metadata).await?;
-        handle.permit(Need::Root).await.map_err(refusal::render)
+        let handle = call_context::admit(&self.handle, metadata).await?;
+        handle.permit(RequiredAccess::Root).await.map_err(refusal::render)
     }
 
     /// The revision to hash: the newest, or one that is still there.
@@ -60,21 +60,21 @@ impl Maintenance for MaintenanceService {
         match command {
             AlarmCommand::List => {
                 audit::note_read();
-                who::require_user(&self.handle, request.metadata()).await?
+                call_context::require_user(&self.handle, request.metadata()).await?
             }
             _ => {
                 audit::note_id("member", request.get_ref().member_id);
-                let handle = who::admit(&self.handle, request.metadata()).await?;
-                handle.permit_agreed(Need::Root).await.map_err(refusal::render)?;
+                let handle = call_context::admit(&self.handle, request.metadata()).await?;
+                handle.permit_agreed(RequiredAccess::Root).await.map_err(refusal::render)?;
             }
         }
         let reply = self.handle.alarm(command).await.map_err(refusal::render)?;
-        let header = Some(who::header(&self.handle, reply.revision));
+        let header = Some(call_context::header(&self.handle, reply.revision));
         Ok(Response::new(AlarmResponse { header, alarms: wanted.render(&reply.body) }))
     }
 
     async fn status(&self, request: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
-        who::require_user(&self.handle, request.metadata()).await?;
+        call_context::require_user(&self.handle, request.metadata()).await?;
         let status = self.handle.status();
         let mut errors = vec![];
         if status.leader.is_none() {
@@ -86,7 +86,7 @@ impl Maintenance for MaintenanceService {
             errors.push(OPEN_PEERS.to_owned());
         }
         Ok(Response::new(StatusResponse {
-            header: Some(who::header(&self.handle, status.revision)),
+            header: Some(call_context::header(&self.handle, status.revision)),
             version: ETCD_VERSION.to_owned(),
             db_size: status.store_bytes as i64,
             leader: status.leader.map_or(0, |leader| leader.0),

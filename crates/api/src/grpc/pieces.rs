@@ -1,5 +1,5 @@
 //! Large answers to ranges on their way out: one message, or a stream of them, written as the client takes it.
-//! A handler leaves the answer in the extensions of an empty response (`Parcel`), and `unpack` gives that
+//! A handler leaves the answer in the extensions of an empty response (`DeferredBody`), and `unpack` gives that
 //! response its body. The length of a message is sent first and kept to; later errors are sent in
 //! the trailers.
 
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http_body::Frame;
 use proto::etcdserverpb::RangeResponse;
 use proto::pieces::{self, KeyValueRef, Numbers, key_value_size, put_key_value};
-use server::pieces::{Content, Encode, Piece, Pieces, Share, Total, Version};
+use server::pieces::{BudgetShare, Content, KeyEncoder, RangePiece, RangePieces, RangeTotal, Version};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -21,20 +21,20 @@ use tonic::Status;
 
 /// etcd's bound on what is sent.
 const MESSAGE_BYTES_MAX: u64 = i32::MAX as u64;
-/// Pieces that wait for the connection while the next one is read.
+/// RangePieces that wait for the connection while the next one is read.
 const PIECES_AHEAD: usize = 1;
 
 /// A large answer.
-pub struct Large {
+pub struct LargeRange {
     /// Everything but the keys.
     pub head: RangeResponse,
-    pub total: Total,
-    pub pieces: Pieces,
-    pub shape: Shape,
+    pub total: RangeTotal,
+    pub pieces: RangePieces,
+    pub shape: LargeShape,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum LargeShape {
     /// One message.
     Message,
     /// A message for each piece; the last one has the head.
@@ -43,13 +43,13 @@ pub enum Shape {
 
 /// A large answer in the extensions of a response: a deferred body.
 #[derive(Clone)]
-struct Parcel(Arc<Mutex<Option<Large>>>);
+struct DeferredBody(Arc<Mutex<Option<LargeRange>>>);
 
 /// The share of a message that was read at once: it counts against the budget until it has been sent.
 #[derive(Clone)]
-struct Kept(#[expect(dead_code, reason = "it is kept for its drop")] Arc<Share>);
+struct HeldShare(#[expect(dead_code, reason = "it is kept for its drop")] Arc<BudgetShare>);
 
-impl Large {
+impl LargeRange {
     /// One message cannot be of any length.
     pub fn check_size(&self) -> Result<(), Status> {
         match self.total.bytes {
@@ -63,43 +63,43 @@ impl Large {
     }
 
     pub fn pack<T>(self, mut empty: tonic::Response<T>) -> tonic::Response<T> {
-        empty.extensions_mut().insert(Parcel(Arc::new(Mutex::new(Some(self)))));
+        empty.extensions_mut().insert(DeferredBody(Arc::new(Mutex::new(Some(self)))));
         empty
     }
 
     /// Takes the answer out of a response, if it has one.
-    pub fn unpack<T>(response: &mut tonic::Response<T>) -> Option<Large> {
-        response.extensions_mut().remove::<Parcel>()?.open()
+    pub fn unpack<T>(response: &mut tonic::Response<T>) -> Option<LargeRange> {
+        response.extensions_mut().remove::<DeferredBody>()?.open()
     }
 }
 
 /// Without a share it is as it was.
-pub fn pack_share<T>(share: Option<Share>, mut response: tonic::Response<T>) -> tonic::Response<T> {
+pub fn pack_share<T>(share: Option<BudgetShare>, mut response: tonic::Response<T>) -> tonic::Response<T> {
     if let Some(share) = share {
-        response.extensions_mut().insert(Kept(Arc::new(share)));
+        response.extensions_mut().insert(HeldShare(Arc::new(share)));
     }
     response
 }
 
-impl Parcel {
-    fn open(&self) -> Option<Large> {
+impl DeferredBody {
+    fn open(&self) -> Option<LargeRange> {
         self.0.lock().expect("nothing panics in here").take()
     }
 }
 
 /// Gives a response the body that its handler left for it.
 pub fn unpack(mut response: Response) -> Response {
-    if let Some(kept) = response.extensions_mut().remove::<Kept>() {
-        return response.map(|body| Body::new(KeptBody { body, _kept: kept }));
+    if let Some(kept) = response.extensions_mut().remove::<HeldShare>() {
+        return response.map(|body| Body::new(BodyWithShare { body, _share: kept }));
     }
-    let parcel = response.extensions_mut().remove::<Parcel>();
+    let parcel = response.extensions_mut().remove::<DeferredBody>();
     let Some(large) = parcel.and_then(|parcel| parcel.open()) else { return response };
     let (frames, taken) = mpsc::channel(PIECES_AHEAD);
     tokio::spawn(send(large, frames));
-    response.map(|_| Body::new(Frames(taken)))
+    response.map(|_| Body::new(FrameBody(taken)))
 }
 
-async fn send(large: Large, frames: mpsc::Sender<Frame<Bytes>>) {
+async fn send(large: LargeRange, frames: mpsc::Sender<Frame<Bytes>>) {
     let outcome = tokio::select! {
         outcome = write(large, &frames) => outcome,
         () = frames.closed() => return,
@@ -115,18 +115,18 @@ async fn send(large: Large, frames: mpsc::Sender<Frame<Bytes>>) {
     }
 }
 
-async fn write(large: Large, frames: &mpsc::Sender<Frame<Bytes>>) -> Result<(), Code> {
+async fn write(large: LargeRange, frames: &mpsc::Sender<Frame<Bytes>>) -> Result<(), Code> {
     match large.shape {
-        Shape::Message => write_message(large, frames).await,
-        Shape::Stream => write_stream(large, frames).await,
+        LargeShape::Message => write_message(large, frames).await,
+        LargeShape::Stream => write_stream(large, frames).await,
     }
 }
 
-async fn write_message(mut large: Large, frames: &mpsc::Sender<Frame<Bytes>>) -> Result<(), Code> {
+async fn write_message(mut large: LargeRange, frames: &mpsc::Sender<Frame<Bytes>>) -> Result<(), Code> {
     let mut bytes_left = large.total.bytes;
     let head = pieces::range_head(&large.head, usize::try_from(bytes_left).expect("the size was checked"));
     put(frames, head).await;
-    while let Some(Piece { bytes, .. }) = large.pieces.next().await? {
+    while let Some(RangePiece { bytes, .. }) = large.pieces.next().await? {
         bytes_left = bytes_left.checked_sub(bytes.len() as u64).expect("pieces are as large as surveyed");
         put(frames, bytes).await;
     }
@@ -134,7 +134,7 @@ async fn write_message(mut large: Large, frames: &mpsc::Sender<Frame<Bytes>>) ->
     Ok(())
 }
 
-async fn write_stream(mut large: Large, frames: &mpsc::Sender<Frame<Bytes>>) -> Result<(), Code> {
+async fn write_stream(mut large: LargeRange, frames: &mpsc::Sender<Frame<Bytes>>) -> Result<(), Code> {
     let mut keys_left = large.total.keys;
     let nothing = RangeResponse::default();
     while keys_left > 0 {
@@ -153,9 +153,9 @@ async fn put(frames: &mpsc::Sender<Frame<Bytes>>, bytes: Bytes) {
 }
 
 /// The body: frames as they come.
-struct Frames(mpsc::Receiver<Frame<Bytes>>);
+struct FrameBody(mpsc::Receiver<Frame<Bytes>>);
 
-impl http_body::Body for Frames {
+impl http_body::Body for FrameBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -168,12 +168,12 @@ impl http_body::Body for Frames {
 }
 
 /// A body with something that lives as long.
-struct KeptBody {
+struct BodyWithShare {
     body: Body,
-    _kept: Kept,
+    _share: HeldShare,
 }
 
-impl http_body::Body for KeptBody {
+impl http_body::Body for BodyWithShare {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -190,9 +190,9 @@ impl http_body::Body for KeptBody {
 }
 
 /// Keys as protobuf.
-pub struct Protobuf;
+pub struct ProtobufEncoder;
 
-impl Encode for Protobuf {
+impl KeyEncoder for ProtobufEncoder {
     fn size(&self, key_len: usize, version: &Version, content: Content) -> usize {
         key_value_size(key_len, &numbers(version, content.lease), content.value_len as usize)
     }

@@ -17,7 +17,8 @@ mod tests {
         for code in Code::ALL {
             let status = render(*code);
             assert_eq!(status.code() as i32, code.grpc() as i32, "{code:?}");
-            let is_known = status.code() != tonic::Code::Unknown || code.grpc() == base::code::Grpc::Unknown;
+            let is_known =
+                status.code() != tonic::Code::Unknown || code.grpc() == base::code::GrpcCode::Unknown;
             assert!(is_known, "{code:?}");
             assert_eq!(status.message(), code.message());
         }

@@ -2,20 +2,20 @@
 //! It shows what this member had applied when it was asked, and ends with an error if it is not whole.
 
 use crate::ETCD_VERSION;
-use crate::grpc::{refusal, who};
+use crate::grpc::{call_context, refusal};
 use base::Code;
 use proto::etcdserverpb::{ResponseHeader, SnapshotResponse};
 use server::Handle;
-use server::backup::Pieces;
+use server::backup::BackupPieces;
 use tokio::sync::mpsc;
 use tonic::Status;
 use tonic::codegen::BoxStream;
 use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
 
-type Responses = mpsc::Sender<Result<SnapshotResponse, Status>>;
+type SnapshotSender = mpsc::Sender<Result<SnapshotResponse, Status>>;
 
 pub async fn stream(handle: &Handle) -> Result<BoxStream<SnapshotResponse>, Code> {
-    let header = who::header(handle, handle.status().revision);
+    let header = call_context::header(handle, handle.status().revision);
     let pieces = handle.backup().await?;
     // One response waits; the core reads the following pieces ahead.
     let (sender, receiver) = mpsc::channel(1);
@@ -23,7 +23,7 @@ pub async fn stream(handle: &Handle) -> Result<BoxStream<SnapshotResponse>, Code
     Ok(Box::pin(ReceiverStream::new(receiver)))
 }
 
-async fn tell(header: ResponseHeader, mut pieces: Pieces, responses: Responses) {
+async fn tell(header: ResponseHeader, mut pieces: BackupPieces, responses: SnapshotSender) {
     loop {
         let response = match pieces.next().await {
             Ok(None) => return,

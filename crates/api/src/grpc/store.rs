@@ -2,9 +2,9 @@
 //! Requests go in, commands of the state machine come out, and back.
 
 use crate::audit;
-use crate::grpc::{refusal, who};
+use crate::grpc::{call_context, refusal};
 use base::{Code, KeyRange, NodeId};
-use coord::Past;
+use coord::PastChange;
 use proto::althing::store::v1::change::Kind;
 use proto::althing::store::v1::quota_request::Action;
 use proto::althing::store::v1::secure_peers_request::Step;
@@ -15,39 +15,39 @@ use proto::althing::store::v1::{
     HistoryRequest, HistoryResponse, QuotaRequest, QuotaResponse, ReplaceMemberRequest,
     ReplaceMemberResponse, SecurePeersRequest, SecurePeersResponse,
 };
-use server::{AuditClass, Handle, Need};
+use server::{AuditClass, Handle, RequiredAccess};
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 
 const JOIN_TOKEN_TTL: Duration = Duration::from_secs(3_600);
 const JOIN_TOKEN_TTL_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
 
-pub struct Stores {
+pub struct StoreApi {
     handle: Handle,
 }
 
-impl Stores {
-    pub fn new(handle: Handle) -> Stores {
-        Stores { handle }
+impl StoreApi {
+    pub fn new(handle: Handle) -> StoreApi {
+        StoreApi { handle }
     }
 }
 
 #[tonic::async_trait]
-impl StoreService for Stores {
+impl StoreService for StoreApi {
     async fn history(&self, request: Request<HistoryRequest>) -> Result<Response<HistoryResponse>, Status> {
         audit::note_key(&request.get_ref().key);
-        let handle = who::admit(&self.handle, request.metadata()).await?;
+        let handle = call_context::admit(&self.handle, request.metadata()).await?;
         let HistoryRequest { key, limit } = request.into_inner();
         if key.is_empty() {
             return Err(refusal::render(Code::EmptyKey));
         }
         let shown = vec![KeyRange::single(key.clone())];
-        handle.permit(Need::Read(shown)).await.map_err(refusal::render)?;
+        handle.permit(RequiredAccess::Read(shown)).await.map_err(refusal::render)?;
         let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
         let (past, more) = self.handle.history(key, limit).await.map_err(refusal::render)?;
         let status = self.handle.status();
         Ok(Response::new(HistoryResponse {
-            header: Some(who::header(&self.handle, status.revision)),
+            header: Some(call_context::header(&self.handle, status.revision)),
             changes: past.iter().map(change).collect(),
             more,
             compact_revision: status.compacted.0,
@@ -55,15 +55,15 @@ impl StoreService for Stores {
     }
 
     async fn quota(&self, request: Request<QuotaRequest>) -> Result<Response<QuotaResponse>, Status> {
-        let handle = who::admit(&self.handle, request.metadata()).await?;
+        let handle = call_context::admit(&self.handle, request.metadata()).await?;
         let QuotaRequest { action, bytes } = request.into_inner();
         let action = Action::try_from(action).map_err(|_| Status::invalid_argument("no such action"))?;
         match action {
             Action::Get => {
                 audit::note_read();
-                handle.permit(Need::User).await
+                handle.permit(RequiredAccess::User).await
             }
-            Action::Set | Action::Reset => handle.permit_agreed(Need::Root).await,
+            Action::Set | Action::Reset => handle.permit_agreed(RequiredAccess::Root).await,
         }
         .map_err(refusal::render)?;
         match action {
@@ -73,7 +73,7 @@ impl StoreService for Stores {
         }
         let status = self.handle.status();
         Ok(Response::new(QuotaResponse {
-            header: Some(who::header(&self.handle, status.revision)),
+            header: Some(call_context::header(&self.handle, status.revision)),
             quota_bytes: status.quota_bytes,
             stored_bytes: status.stored_bytes,
         }))
@@ -85,11 +85,11 @@ impl StoreService for Stores {
     ) -> Result<Response<ReplaceMemberResponse>, Status> {
         audit::note_id("member", request.get_ref().id);
         request.get_ref().peer_urls.iter().for_each(|url| audit::note_target("peer_url", url));
-        let handle = who::admit(&self.handle, request.metadata()).await?;
-        handle.permit_agreed(Need::Root).await.map_err(refusal::render)?;
+        let handle = call_context::admit(&self.handle, request.metadata()).await?;
+        handle.permit_agreed(RequiredAccess::Root).await.map_err(refusal::render)?;
         let ReplaceMemberRequest { id, peer_urls } = request.into_inner();
         let new = self.handle.replace_member(NodeId(id), peer_urls).await.map_err(refusal::render)?;
-        let header = Some(who::header(&self.handle, self.handle.status().revision));
+        let header = Some(call_context::header(&self.handle, self.handle.status().revision));
         Ok(Response::new(ReplaceMemberResponse { header, id: new.0 }))
     }
 
@@ -99,10 +99,10 @@ impl StoreService for Stores {
         request: Request<AcceptLossRequest>,
     ) -> Result<Response<AcceptLossResponse>, Status> {
         audit::note_id("member", request.get_ref().id);
-        let handle = who::admit(&self.handle, request.metadata()).await?;
-        handle.permit_here(Need::Root).await.map_err(refusal::render)?;
+        let handle = call_context::admit(&self.handle, request.metadata()).await?;
+        handle.permit_here(RequiredAccess::Root).await.map_err(refusal::render)?;
         self.handle.accept_loss(NodeId(request.into_inner().id)).map_err(refusal::render)?;
-        let header = Some(who::header(&self.handle, self.handle.status().revision));
+        let header = Some(call_context::header(&self.handle, self.handle.status().revision));
         Ok(Response::new(AcceptLossResponse { header }))
     }
 
@@ -111,8 +111,8 @@ impl StoreService for Stores {
         request: Request<CreateJoinTokenRequest>,
     ) -> Result<Response<CreateJoinTokenResponse>, Status> {
         audit::note_target("peer_url", &request.get_ref().peer_url);
-        let handle = who::admit(&self.handle, request.metadata()).await?;
-        handle.permit_agreed(Need::Root).await.map_err(refusal::render)?;
+        let handle = call_context::admit(&self.handle, request.metadata()).await?;
+        handle.permit_agreed(RequiredAccess::Root).await.map_err(refusal::render)?;
         let CreateJoinTokenRequest { ttl_seconds, peer_url } = request.into_inner();
         let ttl = match ttl_seconds {
             0 => JOIN_TOKEN_TTL,
@@ -123,7 +123,7 @@ impl StoreService for Stores {
                 .ok_or_else(|| Status::invalid_argument("a join token lives for 30 days at most"))?,
         };
         let token = self.handle.make_join_token(ttl, &peer_url).await.map_err(refusal::render)?.to_string();
-        let header = Some(who::header(&self.handle, self.handle.status().revision));
+        let header = Some(call_context::header(&self.handle, self.handle.status().revision));
         Ok(Response::new(CreateJoinTokenResponse { header, token }))
     }
 
@@ -137,8 +137,8 @@ impl StoreService for Stores {
             Step::Show => entry.class = AuditClass::Read,
             step => entry.add_target("step", step.as_str_name()),
         });
-        let handle = who::admit(&self.handle, request.metadata()).await?;
-        handle.permit_here(Need::Root).await.map_err(refusal::render)?;
+        let handle = call_context::admit(&self.handle, request.metadata()).await?;
+        handle.permit_here(RequiredAccess::Root).await.map_err(refusal::render)?;
         let request = request.into_inner();
         let port = match request.step() {
             Step::Show => Ok(self.handle.peer_port()),
@@ -153,12 +153,12 @@ impl StoreService for Stores {
         };
         let port = port.map_err(|refusal| Status::failed_precondition(refusal.to_string()))?;
         let stage = match port.stage {
-            server::Stage::Open => Stage::Open,
-            server::Stage::Both => Stage::Both,
-            server::Stage::Closed => Stage::Closed,
+            server::PeerAuthStage::Open => Stage::Open,
+            server::PeerAuthStage::Both => Stage::Both,
+            server::PeerAuthStage::Closed => Stage::Closed,
         };
         Ok(Response::new(SecurePeersResponse {
-            header: Some(who::header(&self.handle, self.handle.status().revision)),
+            header: Some(call_context::header(&self.handle, self.handle.status().revision)),
             stage: stage as i32,
             authority: port.authority.map(|authority| authority.0.to_vec().into()).unwrap_or_default(),
             in_the_clear: port.in_the_clear.iter().map(|id| id.0).collect(),
@@ -166,7 +166,7 @@ impl StoreService for Stores {
     }
 }
 
-fn change(past: &Past) -> Change {
+fn change(past: &PastChange) -> Change {
     let kind = if past.put.is_some() { Kind::Put } else { Kind::Delete };
     Change {
         kind: kind as i32,

@@ -3,7 +3,7 @@
 //! there has been none for a while. Events are encoded once, however many watches get them.
 
 use crate::audit::{self, WatchRecording};
-use crate::grpc::{refusal, who};
+use crate::grpc::{call_context, refusal};
 use axum::extract::{Request as HttpRequest, State};
 use axum::response::Response as HttpResponse;
 use base::{Code, KeyRange, Revision};
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use coord::Caller;
 use coord::reply::KeyValue;
 use coord::watch::{
-    Batch, Create, Event, Filters, Input, Kind, Refusal, Response, StreamId, WatchId, denied,
+    Batch, Create, Event, Filters, Input, Refusal, Response, ResponseKind, StreamId, WatchId, denied,
 };
 use proto::etcdserverpb::watch_create_request::FilterType;
 use proto::etcdserverpb::watch_request::RequestUnion;
@@ -19,7 +19,7 @@ use proto::etcdserverpb::{WatchCreateRequest, WatchRequest, WatchResponse};
 use proto::frame::{WatchCodec, WatchFrame, encode_events};
 use proto::mvccpb;
 use server::Handle;
-use server::watch::{Requests, Responses};
+use server::watch::{WatchRequests, WatchResponses};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -52,8 +52,8 @@ pub async fn serve(State(service): State<WatchService>, request: HttpRequest) ->
 
 impl StreamingService<WatchRequest> for WatchService {
     type Response = WatchFrame;
-    type ResponseStream = Frames;
-    type Future = BoxFuture<tonic::Response<Frames>, Status>;
+    type ResponseStream = WatchFrames;
+    type Future = BoxFuture<tonic::Response<WatchFrames>, Status>;
 
     fn call(&mut self, request: tonic::Request<Streaming<WatchRequest>>) -> Self::Future {
         let service = self.clone();
@@ -70,23 +70,23 @@ impl WatchService {
         self,
         metadata: &MetadataMap,
         wire: impl Stream<Item = Result<WatchRequest, Status>> + Send + Unpin + 'static,
-    ) -> Result<Frames, Code> {
-        who::check_leader(&self.handle, metadata)?;
-        let leader_required = who::requires_leader(metadata);
+    ) -> Result<WatchFrames, Code> {
+        call_context::check_leader(&self.handle, metadata)?;
+        let leader_required = call_context::requires_leader(metadata);
         let (requests, responses) = self.handle.watch_stream()?;
-        let token = who::token(metadata).map(str::to_owned);
+        let token = call_context::token(metadata).map(str::to_owned);
         audit::note_token(&self.handle, token.as_deref());
         let recording = WatchRecording::begin();
         let callers = Callers { handle: self.handle.clone(), token, recording: recording.clone() };
         let reader = tokio::spawn(forward(callers, wire, requests));
         let ended = Box::pin(end_of(self.handle.clone(), leader_required, self.stopping));
         let batch = Vec::new().into_iter();
-        Ok(Frames {
+        Ok(WatchFrames {
             handle: self.handle,
             responses,
             batch,
             term: 0,
-            reader: Reader(Some(reader)),
+            reader: RequestReader(Some(reader)),
             ended: Some(ended),
             recording,
         })
@@ -97,7 +97,7 @@ impl WatchService {
 async fn forward(
     callers: Callers,
     mut wire: impl Stream<Item = Result<WatchRequest, Status>> + Unpin,
-    requests: Requests,
+    requests: WatchRequests,
 ) -> Result<(), Status> {
     while let Some(request) = wire.next().await {
         let Some(input) = parse(request?, requests.stream()) else { continue };
@@ -173,7 +173,7 @@ fn parse_create(wire: WatchCreateRequest, stream: StreamId) -> Create {
     let key = if wire.key.is_empty() { Bytes::from_static(b"\0") } else { wire.key };
     Create {
         stream,
-        caller: Caller::Nobody,
+        caller: Caller::Anonymous,
         id: (wire.watch_id != 0).then_some(WatchId(wire.watch_id)),
         keys: KeyRange::from_wire(key, wire.range_end),
         start: Revision(wire.start_revision),
@@ -185,23 +185,23 @@ fn parse_create(wire: WatchCreateRequest, stream: StreamId) -> Create {
 }
 
 /// The stream of responses. Dropping it ends the watches.
-pub struct Frames {
+pub struct WatchFrames {
     handle: Handle,
-    responses: Responses,
+    responses: WatchResponses,
     /// What was taken last and is not all sent.
     batch: std::vec::IntoIter<Response>,
     /// When it was taken.
     term: u64,
-    reader: Reader,
+    reader: RequestReader,
     /// `None` once the stream has ended.
     ended: Option<Pin<Box<dyn Future<Output = Code> + Send>>>,
     recording: Option<WatchRecording>,
 }
 
 /// The task that reads the client's requests; it does not outlive the stream.
-struct Reader(Option<JoinHandle<Result<(), Status>>>);
+struct RequestReader(Option<JoinHandle<Result<(), Status>>>);
 
-impl Drop for Reader {
+impl Drop for RequestReader {
     fn drop(&mut self) {
         if let Some(task) = &self.0 {
             task.abort();
@@ -209,7 +209,7 @@ impl Drop for Reader {
     }
 }
 
-impl Reader {
+impl RequestReader {
     /// What was wrong with the client's requests, if anything was.
     fn poll_fault(&mut self, cx: &mut Context<'_>) -> Option<Status> {
         let task = self.0.as_mut()?;
@@ -219,7 +219,7 @@ impl Reader {
     }
 }
 
-impl Frames {
+impl WatchFrames {
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Option<Status> {
         if let Some(fault) = self.reader.poll_fault(cx) {
             return Some(fault);
@@ -236,7 +236,7 @@ impl Frames {
     }
 }
 
-impl Stream for Frames {
+impl Stream for WatchFrames {
     type Item = Result<WatchFrame, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -267,43 +267,43 @@ impl Stream for Frames {
 }
 
 /// What becomes of a watch goes into the audit log.
-pub fn record(recording: &WatchRecording, kind: &Kind) {
+pub fn record(recording: &WatchRecording, kind: &ResponseKind) {
     match kind {
-        Kind::Created => recording.answer(tonic::Code::Ok),
-        Kind::Refused(Refusal::Denied(code)) => recording.answer(refusal::render(*code).code()),
-        Kind::Refused(_) => recording.answer(tonic::Code::InvalidArgument),
-        Kind::Denied(_) => recording.deny(),
-        Kind::Events { .. } | Kind::Canceled { .. } | Kind::Progress => {}
+        ResponseKind::Created => recording.answer(tonic::Code::Ok),
+        ResponseKind::Refused(Refusal::Denied(code)) => recording.answer(refusal::render(*code).code()),
+        ResponseKind::Refused(_) => recording.answer(tonic::Code::InvalidArgument),
+        ResponseKind::Denied(_) => recording.deny(),
+        ResponseKind::Events { .. } | ResponseKind::Canceled { .. } | ResponseKind::Progress => {}
     }
 }
 
 fn render(handle: &Handle, term: u64, response: Response) -> WatchFrame {
     let mut head = WatchResponse {
-        header: Some(who::header_at(handle, response.revision, term)),
+        header: Some(call_context::header_at(handle, response.revision, term)),
         watch_id: response.watch.0,
         ..WatchResponse::default()
     };
     let mut events = Bytes::new();
     match response.kind {
-        Kind::Created => head.created = true,
-        Kind::Refused(refusal) => {
+        ResponseKind::Created => head.created = true,
+        ResponseKind::Refused(refusal) => {
             head.created = true;
             head.canceled = true;
             head.cancel_reason = refusal.reason().to_owned();
         }
-        Kind::Events { batch, fragment } => {
+        ResponseKind::Events { batch, fragment } => {
             head.fragment = fragment;
             events = encoded(&batch);
         }
-        Kind::Canceled { compacted } => {
+        ResponseKind::Canceled { compacted } => {
             head.canceled = true;
             head.compact_revision = compacted.map_or(0, |revision| revision.0);
         }
-        Kind::Denied(code) => {
+        ResponseKind::Denied(code) => {
             head.canceled = true;
             head.cancel_reason = denied(code).to_owned();
         }
-        Kind::Progress => {}
+        ResponseKind::Progress => {}
     }
     WatchFrame { head, events }
 }

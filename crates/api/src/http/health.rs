@@ -2,8 +2,8 @@
 //! It reads by the same path as clients do, so a core that hangs cannot look healthy; with
 //! `?serializable=true` it judges this member alone.
 
-use crate::figures::Figures;
-use crate::grpc::who;
+use crate::grpc::call_context;
+use crate::metrics::ApiMetrics;
 use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
@@ -24,7 +24,7 @@ pub struct Health {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Options {
+pub struct HealthOptions {
     #[serde(default)]
     serializable: String,
     /// An alarm that is passed over.
@@ -34,18 +34,18 @@ pub struct Options {
 
 pub async fn health(
     State(handle): State<Handle>,
-    State(figures): State<Arc<Figures>>,
-    Query(options): Query<Options>,
+    State(metrics): State<Arc<ApiMetrics>>,
+    Query(options): Query<HealthOptions>,
 ) -> (StatusCode, Json<Health>) {
-    let outcome = judge(&handle, &options).await;
+    let outcome = check_health(&handle, &options).await;
     match outcome {
-        Ok(()) => figures.health_success.inc(),
-        Err(_) => figures.health_failures.inc(),
+        Ok(()) => metrics.health_success.inc(),
+        Err(_) => metrics.health_failures.inc(),
     };
     render(outcome)
 }
 
-async fn judge(handle: &Handle, options: &Options) -> Result<(), String> {
+async fn check_health(handle: &Handle, options: &HealthOptions) -> Result<(), String> {
     if handle.status().no_space.is_some() && options.exclude != "NOSPACE" {
         return Err("ALARM NOSPACE".to_owned());
     }
@@ -73,7 +73,9 @@ pub async fn read(handle: &Handle, serializable: bool) -> Result<(), Code> {
         let serves = handle.mesh().status().machine.is_some_and(|machine| machine.is_serving);
         return if serves { Ok(()) } else { Err(Code::NotInStep) };
     }
-    match tokio::time::timeout(READ_TIMEOUT, handle.as_member().submit(who::probe(serializable))).await {
+    match tokio::time::timeout(READ_TIMEOUT, handle.as_member().submit(call_context::probe(serializable)))
+        .await
+    {
         Ok(outcome) => outcome.map(drop),
         Err(_) => Err(Code::Timeout),
     }

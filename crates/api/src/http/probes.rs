@@ -2,7 +2,7 @@
 //! Each check is run against the core when asked. The body is `ok`, or a line per check when a check fails or
 //! `?verbose` is given; `?exclude=name` leaves one out.
 
-use crate::http::{Views, health};
+use crate::http::{HttpState, health};
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use server::Handle;
@@ -53,37 +53,37 @@ impl Check {
     }
 }
 
-pub async fn livez(State(views): State<Views>, RawQuery(query): RawQuery) -> (StatusCode, String) {
-    LIVEZ.run(&views, &Options::parse(query.as_deref())).await
+pub async fn livez(State(views): State<HttpState>, RawQuery(query): RawQuery) -> (StatusCode, String) {
+    LIVEZ.run(&views, &ProbeOptions::parse(query.as_deref())).await
 }
 
-pub async fn readyz(State(views): State<Views>, RawQuery(query): RawQuery) -> (StatusCode, String) {
-    READYZ.run(&views, &Options::parse(query.as_deref())).await
+pub async fn readyz(State(views): State<HttpState>, RawQuery(query): RawQuery) -> (StatusCode, String) {
+    READYZ.run(&views, &ProbeOptions::parse(query.as_deref())).await
 }
 
 pub async fn livez_one(
-    State(views): State<Views>,
+    State(views): State<HttpState>,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> (StatusCode, String) {
-    LIVEZ.run_one(&views, &name, &Options::parse(query.as_deref())).await
+    LIVEZ.run_one(&views, &name, &ProbeOptions::parse(query.as_deref())).await
 }
 
 pub async fn readyz_one(
-    State(views): State<Views>,
+    State(views): State<HttpState>,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> (StatusCode, String) {
-    READYZ.run_one(&views, &name, &Options::parse(query.as_deref())).await
+    READYZ.run_one(&views, &name, &ProbeOptions::parse(query.as_deref())).await
 }
 
 impl Probe {
-    async fn run(&self, views: &Views, options: &Options) -> (StatusCode, String) {
+    async fn run(&self, views: &HttpState, options: &ProbeOptions) -> (StatusCode, String) {
         let wanted = self.checks.iter().copied().filter(|check| !options.excluded(check.name()));
         self.run_checks(views, wanted, options.verbose).await
     }
 
-    async fn run_one(&self, views: &Views, name: &str, options: &Options) -> (StatusCode, String) {
+    async fn run_one(&self, views: &HttpState, name: &str, options: &ProbeOptions) -> (StatusCode, String) {
         match self.checks.iter().find(|check| check.name() == name) {
             Some(check) => self.run_checks(views, [*check].into_iter(), options.verbose).await,
             None => (StatusCode::NOT_FOUND, "404 page not found\n".to_owned()),
@@ -92,14 +92,14 @@ impl Probe {
 
     async fn run_checks(
         &self,
-        views: &Views,
+        views: &HttpState,
         checks: impl Iterator<Item = Check>,
         verbose: bool,
     ) -> (StatusCode, String) {
         let mut results = vec![];
         for check in checks {
             let outcome = check.run(&views.handle).await;
-            views.figures.count_check(self.name, check.name(), outcome.is_ok());
+            views.metrics.count_check(self.name, check.name(), outcome.is_ok());
             results.push((check.name(), outcome));
         }
         render(&results, verbose)
@@ -125,14 +125,14 @@ fn render(results: &[(&str, Result<(), String>)], verbose: bool) -> (StatusCode,
 
 /// `?verbose` stands alone and `?exclude=` may come several times, so the query is read by hand.
 #[derive(Default)]
-struct Options {
+struct ProbeOptions {
     verbose: bool,
     excluded: Vec<String>,
 }
 
-impl Options {
-    fn parse(query: Option<&str>) -> Options {
-        let mut options = Options::default();
+impl ProbeOptions {
+    fn parse(query: Option<&str>) -> ProbeOptions {
+        let mut options = ProbeOptions::default();
         for pair in query.unwrap_or_default().split('&') {
             match pair.split_once('=').unwrap_or((pair, "")) {
                 ("verbose", _) => options.verbose = true,
@@ -171,9 +171,9 @@ mod tests {
 
     #[test]
     fn options_are_read_from_the_query() {
-        let options = Options::parse(Some("verbose&exclude=linearizable_read&exclude=other"));
+        let options = ProbeOptions::parse(Some("verbose&exclude=linearizable_read&exclude=other"));
         assert!(options.verbose);
         assert!(options.excluded("linearizable_read") && options.excluded("other"));
-        assert!(!Options::parse(None).verbose);
+        assert!(!ProbeOptions::parse(None).verbose);
     }
 }

@@ -2,12 +2,12 @@
 //! 200 when all went well, 207 when some did, 503 when none did for want of replicas; what is wrong with one part
 //! does not delay the others, and the order of execution is not defined.
 
-use super::asked::{Asked, Whole, parse_json};
 use super::data;
+use super::read_result::{self, ReadResult};
 use super::refusal::Refusal;
-use super::sight::{self, Sight};
-use super::store::Entry;
-use super::write::{self, Wanted};
+use super::request_head::{RequestHead, WholeBody, parse_json};
+use super::store::StoreEntry;
+use super::write::{self, WriteIntent};
 use super::{Rest, clock, json, session};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -53,112 +53,112 @@ struct Operations<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Operation<'a> {
+enum BatchOperation<'a> {
     Get(String),
     #[serde(borrow)]
-    Put(Entry<'a>),
+    Put(StoreEntry<'a>),
     Delete(String),
 }
 
 /// One key of the request, as far as it could be read, and what is to be done.
-struct Part {
+struct BatchPart {
     key: Option<String>,
-    step: Result<Step, Refusal>,
+    step: Result<BatchStep, Refusal>,
 }
 
-enum Step {
+enum BatchStep {
     Read(Key),
     Write(Box<Write>),
 }
 
-enum Outcome {
-    Seen(Sight),
+enum PartOutcome {
+    Seen(ReadResult),
     Written(Box<Record>),
 }
 
 /// `POST /v1/data/batch` reads or writes, or does both, as its body says.
-pub async fn either(rest: Rest, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
+pub async fn either(rest: Rest, head: RequestHead, WholeBody(body): WholeBody) -> Result<Response, Refusal> {
     let right = format!("{READ_RIGHT} to read, {WRITE_RIGHT} to write, or {MIXED_RIGHT}");
     let fields: std::collections::BTreeMap<String, &RawValue> = parse_json(&body, &right)?;
     match fields.keys().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["keys"] => read(rest, asked, Whole(body.clone())).await,
-        ["entries"] => write(rest, asked, Whole(body.clone())).await,
-        ["operations"] => mixed(rest, asked, Whole(body.clone())).await,
+        ["keys"] => read(rest, head, WholeBody(body.clone())).await,
+        ["entries"] => write(rest, head, WholeBody(body.clone())).await,
+        ["operations"] => mixed(rest, head, WholeBody(body.clone())).await,
         _ => Err(Refusal::bad(format!("the body must have one of keys, entries and operations: {right}"))),
     }
 }
 
-pub async fn write(rest: Rest, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
-    asked.query.only(&WRITE_PARAMS)?;
+pub async fn write(rest: Rest, head: RequestHead, WholeBody(body): WholeBody) -> Result<Response, Refusal> {
+    head.query.only(&WRITE_PARAMS)?;
     let Entries { entries } = parse_json(&body, WRITE_RIGHT)?;
     let parts = entries.iter().enumerate().map(|(nth, entry)| {
         match parse_json(entry.get().as_bytes(), r#"{"key": "user_a", "value": "100"}"#) {
-            Ok(entry) => put(&rest, &asked, entry, nth),
-            Err(refusal) => Part { key: None, step: Err(refusal) },
+            Ok(entry) => put(&rest, &head, entry, nth),
+            Err(refusal) => BatchPart { key: None, step: Err(refusal) },
         }
     });
     let parts = parts.collect();
-    carry_out(rest, asked, parts).await
+    execute(rest, head, parts).await
 }
 
-pub async fn read(rest: Rest, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
-    asked.query.only(&READ_PARAMS)?;
+pub async fn read(rest: Rest, head: RequestHead, WholeBody(body): WholeBody) -> Result<Response, Refusal> {
+    head.query.only(&READ_PARAMS)?;
     let Keys { keys } = parse_json(&body, READ_RIGHT)?;
-    let parts = keys.into_iter().map(|key| get(&asked, key)).collect();
-    carry_out(rest, asked, parts).await
+    let parts = keys.into_iter().map(|key| get(&head, key)).collect();
+    execute(rest, head, parts).await
 }
 
-async fn mixed(rest: Rest, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
-    asked.query.only(&PARAMS)?;
+async fn mixed(rest: Rest, head: RequestHead, WholeBody(body): WholeBody) -> Result<Response, Refusal> {
+    head.query.only(&PARAMS)?;
     let Operations { operations } = parse_json(&body, MIXED_RIGHT)?;
     let parts = operations.iter().enumerate().map(|(nth, operation)| {
         match parse_json(
             operation.get().as_bytes(),
             r#"{"get": KEY}, {"put": {"key": …, "value": …}} or {"delete": KEY}"#,
         ) {
-            Ok(Operation::Get(key)) => get(&asked, key),
-            Ok(Operation::Put(entry)) => put(&rest, &asked, entry, nth),
-            Ok(Operation::Delete(key)) => delete(&rest, &asked, key, nth),
-            Err(refusal) => Part { key: None, step: Err(refusal) },
+            Ok(BatchOperation::Get(key)) => get(&head, key),
+            Ok(BatchOperation::Put(entry)) => put(&rest, &head, entry, nth),
+            Ok(BatchOperation::Delete(key)) => delete(&rest, &head, key, nth),
+            Err(refusal) => BatchPart { key: None, step: Err(refusal) },
         }
     });
     let parts = parts.collect();
-    carry_out(rest, asked, parts).await
+    execute(rest, head, parts).await
 }
 
-fn get(asked: &Asked, key: String) -> Part {
-    Part { step: asked.key_of(&key).map(Step::Read), key: Some(key) }
+fn get(head: &RequestHead, key: String) -> BatchPart {
+    BatchPart { step: head.key_of(&key).map(BatchStep::Read), key: Some(key) }
 }
 
-fn put(rest: &Rest, asked: &Asked, entry: Entry<'_>, nth: usize) -> Part {
+fn put(rest: &Rest, head: &RequestHead, entry: StoreEntry<'_>, nth: usize) -> BatchPart {
     let (key, given) = entry.given();
-    let write = asked.key_of(&key).and_then(|key| write::of_given(rest, asked, key, given, Some(nth)));
-    Part { step: write.map(|write| Step::Write(Box::new(write))), key: Some(key.into_owned()) }
+    let write = head.key_of(&key).and_then(|key| write::of_given(rest, head, key, given, Some(nth)));
+    BatchPart { step: write.map(|write| BatchStep::Write(Box::new(write))), key: Some(key.into_owned()) }
 }
 
-fn delete(rest: &Rest, asked: &Asked, key: String, nth: usize) -> Part {
+fn delete(rest: &Rest, head: &RequestHead, key: String, nth: usize) -> BatchPart {
     let what = (Kind::Register, Op::Delete);
-    let write = asked.key_of(&key).and_then(|key| write::plain(rest, asked, key, what, Some(nth)));
-    Part { step: write.map(|write| Step::Write(Box::new(write))), key: Some(key) }
+    let write = head.key_of(&key).and_then(|key| write::plain(rest, head, key, what, Some(nth)));
+    BatchPart { step: write.map(|write| BatchStep::Write(Box::new(write))), key: Some(key) }
 }
 
 /// All writes go as one request, the reads beside them.
-async fn carry_out(rest: Rest, asked: Asked, parts: Vec<Part>) -> Result<Response, Refusal> {
+async fn execute(rest: Rest, head: RequestHead, parts: Vec<BatchPart>) -> Result<Response, Refusal> {
     check_count(parts.len())?;
-    let asked = Arc::new(asked);
+    let head = Arc::new(head);
     let mut keys = Vec::with_capacity(parts.len());
-    let mut results: Vec<Result<Outcome, Refusal>> = Vec::with_capacity(parts.len());
+    let mut results: Vec<Result<PartOutcome, Refusal>> = Vec::with_capacity(parts.len());
     let (mut writes, mut wanted, mut reads) = (Vec::new(), Vec::new(), JoinSet::new());
-    for (nth, Part { key, step }) in parts.into_iter().enumerate() {
+    for (nth, BatchPart { key, step }) in parts.into_iter().enumerate() {
         keys.push(key);
         let refusal = match step {
-            Ok(Step::Read(key)) => {
-                let (rest, asked) = (rest.clone(), asked.clone());
-                reads.spawn(async move { (nth, sight::look(&rest, &asked, key).await) });
+            Ok(BatchStep::Read(key)) => {
+                let (rest, head) = (rest.clone(), head.clone());
+                reads.spawn(async move { (nth, read_result::read(&rest, &head, key).await) });
                 Code::Timeout.into()
             }
-            Ok(Step::Write(write)) => {
-                wanted.push((nth, Wanted::of(&write)));
+            Ok(BatchStep::Write(write)) => {
+                wanted.push((nth, WriteIntent::of(&write)));
                 writes.push(*write);
                 Code::Timeout.into()
             }
@@ -167,23 +167,23 @@ async fn carry_out(rest: Rest, asked: Asked, parts: Vec<Part>) -> Result<Respons
         results.push(Err(refusal));
     }
     if !writes.is_empty() {
-        let replies = match rest.ask(Request::Batch(writes), asked.timeout()?).await? {
+        let replies = match rest.ask(Request::Batch(writes), head.timeout()?).await? {
             Reply::Batch(replies) => replies,
             other => unreachable!("a batch is not answered by {other:?}"),
         };
         for ((nth, wanted), reply) in wanted.into_iter().zip(replies) {
-            results[nth] = wanted.settled(&rest, reply).map(Outcome::Written);
+            results[nth] = wanted.settled(&rest, reply).map(PartOutcome::Written);
         }
     }
     while let Some(read) = reads.join_next().await {
         let (nth, result) = read.expect("a read does not panic");
-        results[nth] = result.map(Outcome::Seen);
+        results[nth] = result.map(PartOutcome::Seen);
     }
-    let token = session::token(&asked, results.iter().flatten().flat_map(Outcome::records))?;
+    let token = session::token(&head, results.iter().flatten().flat_map(PartOutcome::records))?;
     let parts = keys
         .into_iter()
         .zip(results)
-        .map(|(key, result)| part_of(key, result.and_then(|outcome| outcome.said(&rest, &asked))));
+        .map(|(key, result)| part_of(key, result.and_then(|outcome| outcome.said(&rest, &head))));
     let mut response = answer(parts.collect());
     if let Some(token) = token {
         response.headers_mut().insert(session::HEADER, token);
@@ -191,21 +191,21 @@ async fn carry_out(rest: Rest, asked: Asked, parts: Vec<Part>) -> Result<Respons
     Ok(response)
 }
 
-impl Outcome {
+impl PartOutcome {
     fn records(&self) -> impl Iterator<Item = &Record> {
         match self {
-            Outcome::Seen(sight) => sight.record.as_deref(),
-            Outcome::Written(record) => Some(record.as_ref()),
+            PartOutcome::Seen(sight) => sight.record.as_deref(),
+            PartOutcome::Written(record) => Some(record.as_ref()),
         }
         .into_iter()
     }
 
-    fn said(&self, rest: &Rest, asked: &Asked) -> Result<Map<String, Value>, Refusal> {
+    fn said(&self, rest: &Rest, head: &RequestHead) -> Result<Map<String, Value>, Refusal> {
         match self {
-            Outcome::Seen(sight) => sight.live(rest, asked).map(|record| data::part(rest, &record)),
-            Outcome::Written(record) => Ok(Map::from_iter([
+            PartOutcome::Seen(sight) => sight.live(rest, head).map(|record| data::part(rest, &record)),
+            PartOutcome::Written(record) => Ok(Map::from_iter([
                 ("timestamp".to_owned(), Value::from(record.updated_ms())),
-                ("x_vector_clock".to_owned(), clock::word_of(&record.context).into()),
+                ("x_vector_clock".to_owned(), clock::code_name(&record.context).into()),
             ])),
         }
     }

@@ -17,11 +17,11 @@ const WORD_BYTES_USUAL: usize = 64;
 
 /// The exact version, as a header.
 pub fn header_of(context: &Context) -> HeaderValue {
-    let word = word_of(context);
+    let word = code_name(context);
     HeaderValue::try_from(word).expect("base64 is plain text")
 }
 
-pub fn word_of(context: &Context) -> String {
+pub fn code_name(context: &Context) -> String {
     let mut bytes = vec![VERSION];
     context.encode(&mut bytes);
     STANDARD.encode(bytes)
@@ -69,7 +69,7 @@ mod tests {
     fn versions_survive_a_round_trip_and_nonsense_is_refused() {
         let actor = Actor { region: RegionId(7), node: NodeId(3), incarnation: 1 };
         let context = Context::of_dot(Dot { actor, counter: 42 });
-        let word = word_of(&context);
+        let word = code_name(&context);
         assert_eq!(parse("X-If-Vector-Clock", word.as_bytes()).unwrap(), context);
         let mut out = b"x: ".to_vec();
         put_word(&context, &mut out);

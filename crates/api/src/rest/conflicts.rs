@@ -2,8 +2,8 @@
 //! What is listed is what the nodes of this region have resolved, oldest first, and which nodes could not be asked. A
 //! restored value is a write like any other: it overwrites the winner, and is visible once it is written.
 
-use super::asked::{Asked, now_ms};
 use super::refusal::Refusal;
+use super::request_head::{RequestHead, now_ms};
 use super::value::{self, kind_name};
 use super::write::settled;
 use super::{Rest, clock, date, home, json};
@@ -15,7 +15,7 @@ use bytes::Bytes;
 use mesh::conflict::{Conflict, row_key};
 use mesh::key::Key;
 use mesh::record::Record;
-use mesh::request::{Listed, Reply, Request};
+use mesh::request::{ConflictPage, Reply, Request};
 use serde_json::{Value, json as object};
 use std::fmt::Write as _;
 
@@ -25,12 +25,12 @@ const LIMIT_DEFAULT: u64 = 100;
 /// Pages of the log that are looked through for the conflicts of one key.
 const PAGES_MAX: usize = 16;
 
-pub async fn list(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
-    asked.query.only(&LIST_PARAMS)?;
-    let limit = asked.query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT) as usize;
-    let after = asked.query.get("page").map(parse_id).transpose()?;
-    let wanted = asked.query.get("key").map(|_| asked.key()).transpose()?;
-    let Listed { conflicts: found, next, missing } = match &wanted {
+pub async fn list(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
+    head.query.only(&LIST_PARAMS)?;
+    let limit = head.query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT) as usize;
+    let after = head.query.get("page").map(parse_id).transpose()?;
+    let wanted = head.query.get("key").map(|_| head.key()).transpose()?;
+    let ConflictPage { conflicts: found, next, missing } = match &wanted {
         None => listed(&rest, after, limit).await?,
         Some(key) => of_key(&rest, key, after, limit).await?,
     };
@@ -44,8 +44,13 @@ pub async fn list(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
 }
 
 /// Those of one key after a position, within a bounded number of pages; the next request continues there.
-pub async fn of_key(rest: &Rest, key: &Key, after: Option<Bytes>, limit: usize) -> Result<Listed, Refusal> {
-    let mut found = Listed { next: after, ..Listed::default() };
+pub async fn of_key(
+    rest: &Rest,
+    key: &Key,
+    after: Option<Bytes>,
+    limit: usize,
+) -> Result<ConflictPage, Refusal> {
+    let mut found = ConflictPage { next: after, ..ConflictPage::default() };
     for _ in 0..PAGES_MAX {
         let page = listed(rest, found.next.take(), MESH_PAGE_KEYS_MAX).await?;
         found.missing.extend(page.missing);
@@ -54,7 +59,7 @@ pub async fn of_key(rest: &Rest, key: &Key, after: Option<Bytes>, limit: usize) 
         let mut ours = page.conflicts.into_iter().filter(|conflict| conflict.key == *key);
         found.conflicts.extend(ours.by_ref().take(room));
         if ours.next().is_some() {
-            found.next = found.conflicts.last().map(Conflict::place);
+            found.next = found.conflicts.last().map(Conflict::cursor);
         }
         if found.next.is_none() || found.conflicts.len() == limit {
             break;
@@ -66,7 +71,7 @@ pub async fn of_key(rest: &Rest, key: &Key, after: Option<Bytes>, limit: usize) 
 }
 
 /// What all nodes of the region have after a position.
-pub async fn listed(rest: &Rest, after: Option<Bytes>, limit: usize) -> Result<Listed, Refusal> {
+pub async fn listed(rest: &Rest, after: Option<Bytes>, limit: usize) -> Result<ConflictPage, Refusal> {
     match rest.ask(Request::Conflicts { after, limit }, None).await? {
         Reply::Listed(mut listed) => {
             listed.conflicts.retain(|conflict| rest.may_read(&conflict.key));
@@ -90,7 +95,7 @@ pub async fn restore(rest: Rest, Path(id): Path<String>) -> Result<Response, Ref
     })?;
     // Brought back, it stays.
     write.attributes.expires_ms = write.attributes.expires_ms.filter(|at_ms| *at_ms > now_ms());
-    let name = rest.spaces().here(rest.handle()).name_of(key.space()).map(str::to_owned);
+    let name = rest.spaces().here(rest.handle()).name_of(key.namespace_id()).map(str::to_owned);
     if let Some(name) = name {
         let space = rest.spaces().find(rest.handle(), &name).await?;
         if let Some((fence, home)) = home::fence(&rest, &space, key)? {
@@ -115,7 +120,7 @@ async fn find(rest: &Rest, id: &str) -> Result<Conflict, Refusal> {
         let message = "no node that answered has such a conflict; GET /v1/conflicts lists those there are";
         Refusal::new(Code::ConflictUnknown, message)
     };
-    let Listed { conflicts: found, .. } = listed(rest, Some(before(&wanted)), 1).await?;
+    let ConflictPage { conflicts: found, .. } = listed(rest, Some(before(&wanted)), 1).await?;
     found.into_iter().find(|conflict| id_of(conflict) == wanted).ok_or_else(absent)
 }
 
@@ -164,7 +169,7 @@ fn render(rest: &Rest, conflict: &Conflict) -> Value {
     };
     object!({
         "conflict_id": name_of(&id_of(conflict)),
-        "namespace": spaces.name_of(key.space()),
+        "namespace": spaces.name_of(key.namespace_id()),
         "key": String::from_utf8_lossy(&key.name()),
         "type": kind_name(loser.kind),
         "resolution_strategy": rule.name(),

@@ -2,11 +2,11 @@
 //! The path names the type, the key and the operation, the body its argument; the answer is the value afterwards, as
 //! the replica that took the operation has it.
 
-use super::asked::{Asked, Whole, parse_json};
 use super::refusal::Refusal;
+use super::request_head::{RequestHead, WholeBody, parse_json};
 use super::value::{self, text_of};
 use super::write::{decimal_of, perform, plain, put_of};
-use super::{Rest, clock, data, json, sight};
+use super::{Rest, clock, data, json, read_result};
 use axum::response::Response;
 use base::Code;
 use mesh::key::Key;
@@ -49,7 +49,7 @@ fn parse_name<'a>(name: &'a str, named: Option<&'a str>) -> Result<(Kind, &'a st
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Operation {
+enum CrdtOperation {
     Change(Op),
     Contains(String),
 }
@@ -65,7 +65,7 @@ struct Argument<'a> {
     delta: Option<&'a RawValue>,
 }
 
-fn parse_operation(kind: Kind, word: &str, body: &[u8]) -> Result<Operation, Refusal> {
+fn parse_operation(kind: Kind, word: &str, body: &[u8]) -> Result<CrdtOperation, Refusal> {
     let right = match (kind, word) {
         (Kind::Counter | Kind::GrowingCounter, _) => r#"{"amount": 5}, or nothing for 1"#,
         (Kind::Set, _) => r#"{"element": "item-xyz"}"#,
@@ -85,7 +85,7 @@ fn parse_operation(kind: Kind, word: &str, body: &[u8]) -> Result<Operation, Ref
         (Kind::Set, "add") => Op::Insert(element(argument).ok_or_else(missing)?.into()),
         (Kind::Set, "remove") => Op::Remove(element(argument).ok_or_else(missing)?.into()),
         (Kind::Set, "contains") => {
-            return Ok(Operation::Contains(element(argument).ok_or_else(missing)?));
+            return Ok(CrdtOperation::Contains(element(argument).ok_or_else(missing)?));
         }
         (Kind::Register | Kind::Siblings, "set") => put_of(argument.value.ok_or_else(missing)?)?,
         (Kind::Numeric, "set") => Op::Assign(decimal_of(argument.value.ok_or_else(missing)?)?.0),
@@ -96,7 +96,7 @@ fn parse_operation(kind: Kind, word: &str, body: &[u8]) -> Result<Operation, Ref
         (_, "delete") => Op::Delete,
         (kind, word) => return Err(unknown(kind, word)),
     };
-    Ok(Operation::Change(op))
+    Ok(CrdtOperation::Change(op))
 }
 
 fn element(argument: Argument<'_>) -> Option<String> {
@@ -115,47 +115,47 @@ fn unknown(kind: Kind, word: &str) -> Refusal {
 }
 
 /// The path behind `/v1/crdt/` ends with the operation; the key may have slashes in it.
-pub async fn post(rest: Rest, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
-    asked.query.only(&POST_PARAMS)?;
-    let path = asked.key_text()?;
+pub async fn post(rest: Rest, head: RequestHead, WholeBody(body): WholeBody) -> Result<Response, Refusal> {
+    head.query.only(&POST_PARAMS)?;
+    let path = head.key_text()?;
     let (name, word) = path.rsplit_once('/').ok_or_else(|| {
         Refusal::bad("an operation is POST /v1/crdt/TYPE:KEY/OPERATION, as /v1/crdt/counter:visits/increment")
     })?;
-    let (kind, text) = parse_name(name, asked.query.get("type"))?;
-    let key = asked.key_of(text)?;
+    let (kind, text) = parse_name(name, head.query.get("type"))?;
+    let key = head.key_of(text)?;
     let op = match parse_operation(kind, word, &body)? {
-        Operation::Change(op) => op,
-        Operation::Contains(element) => return contains(&rest, &asked, key, &element).await,
+        CrdtOperation::Change(op) => op,
+        CrdtOperation::Contains(element) => return contains(&rest, &head, key, &element).await,
     };
-    change(&rest, &asked, key, kind, op).await
+    change(&rest, &head, key, kind, op).await
 }
 
-pub async fn delete(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
-    asked.query.only(&POST_PARAMS)?;
-    let (kind, text) = parse_name(asked.key_text()?, asked.query.get("type"))?;
-    change(&rest, &asked, asked.key_of(text)?, kind, Op::Delete).await
+pub async fn delete(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
+    head.query.only(&POST_PARAMS)?;
+    let (kind, text) = parse_name(head.key_text()?, head.query.get("type"))?;
+    change(&rest, &head, head.key_of(text)?, kind, Op::Delete).await
 }
 
-async fn change(rest: &Rest, asked: &Asked, key: Key, kind: Kind, op: Op) -> Result<Response, Refusal> {
-    let write = plain(rest, asked, key, (kind, op), None)?;
-    let record = perform(rest, asked, write).await?;
+async fn change(rest: &Rest, head: &RequestHead, key: Key, kind: Kind, op: Op) -> Result<Response, Refusal> {
+    let write = plain(rest, head, key, (kind, op), None)?;
+    let record = perform(rest, head, write).await?;
     let mut response = json(&render(rest, &record));
-    data::head_of_write(rest, asked, &record, &mut response).await?;
+    data::head_of_write(rest, head, &record, &mut response).await?;
     Ok(response)
 }
 
-pub async fn get(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
-    asked.query.only(&GET_PARAMS)?;
-    let (kind, text) = parse_name(asked.key_text()?, asked.query.get("type"))?;
-    let key = asked.key_of(text)?;
-    if let Some(element) = asked.query.get("contains") {
-        return contains(&rest, &asked, key, element).await;
+pub async fn get(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
+    head.query.only(&GET_PARAMS)?;
+    let (kind, text) = parse_name(head.key_text()?, head.query.get("type"))?;
+    let key = head.key_of(text)?;
+    if let Some(element) = head.query.get("contains") {
+        return contains(&rest, &head, key, element).await;
     }
-    let sight = sight::look(&rest, &asked, key).await?;
-    let record = sight.live(&rest, &asked)?;
+    let sight = read_result::read(&rest, &head, key).await?;
+    let record = sight.live(&rest, &head)?;
     check_kind(&record, kind)?;
     let mut response = json(&render(&rest, &record));
-    sight.head(&rest, &asked, &mut response)?;
+    sight.head(&rest, &head, &mut response)?;
     Ok(response)
 }
 
@@ -170,9 +170,9 @@ fn check_kind(record: &Record, kind: Kind) -> Result<(), Refusal> {
 }
 
 /// A set that is not there contains nothing.
-async fn contains(rest: &Rest, asked: &Asked, key: Key, element: &str) -> Result<Response, Refusal> {
-    let sight = sight::look(rest, asked, key).await?;
-    let record = sight.record.as_ref().filter(|record| record.is_live(super::asked::now_ms()));
+async fn contains(rest: &Rest, head: &RequestHead, key: Key, element: &str) -> Result<Response, Refusal> {
+    let sight = read_result::read(rest, head, key).await?;
+    let record = sight.record.as_ref().filter(|record| record.is_live(super::request_head::now_ms()));
     let contains = match record {
         None => false,
         Some(record) => {
@@ -181,7 +181,7 @@ async fn contains(rest: &Rest, asked: &Asked, key: Key, element: &str) -> Result
         }
     };
     let mut response = json(&serde_json::json!({ "element": element, "contains": contains }));
-    sight.head(rest, asked, &mut response)?;
+    sight.head(rest, head, &mut response)?;
     Ok(response)
 }
 
@@ -194,7 +194,7 @@ fn render(rest: &Rest, record: &Record) -> Map<String, Value> {
             say("size", elements.len().into());
             say("elements", elements.into());
         }
-        Body::Tally(tally) => {
+        Body::Counter(tally) => {
             let number = |units: i128| match record.kind == Kind::Numeric {
                 true => Value::from(Decimal(units).to_string()),
                 false => whole(units),
@@ -224,7 +224,7 @@ fn whole(units: i128) -> Value {
 mod tests {
     use super::*;
 
-    fn operation(kind: Kind, word: &str, body: &str) -> Option<Operation> {
+    fn operation(kind: Kind, word: &str, body: &str) -> Option<CrdtOperation> {
         parse_operation(kind, word, body.as_bytes()).ok()
     }
 
@@ -238,15 +238,15 @@ mod tests {
 
     #[test]
     fn operations_are_those_of_their_type() {
-        let add = |amount| Some(Operation::Change(Op::Add(amount)));
+        let add = |amount| Some(CrdtOperation::Change(Op::Add(amount)));
         assert_eq!(operation(Kind::Counter, "increment", r#"{"amount": 5}"#), add(5));
         assert_eq!(operation(Kind::Counter, "decrement", ""), add(-1));
         assert_eq!(operation(Kind::Numeric, "add", r#"{"delta": "-0.5"}"#), add(-500_000_000_000_000_000));
-        let insert = Some(Operation::Change(Op::Insert("x".into())));
+        let insert = Some(CrdtOperation::Change(Op::Insert("x".into())));
         assert_eq!(operation(Kind::Set, "add", r#"{"element": "x"}"#), insert);
         assert_eq!(
             operation(Kind::Set, "contains", r#"{"element": "x"}"#),
-            Some(Operation::Contains("x".into()))
+            Some(CrdtOperation::Contains("x".into()))
         );
         for (kind, word, body) in [
             (Kind::Counter, "add", ""),

@@ -3,12 +3,12 @@
 //! Every answer carries the exact version in `X-Vector-Clock` and, for people, a count per region in its body. While
 //! there is one region, a global quorum is a local one.
 
-use super::asked::{Asked, Whole};
-use super::explain::Explaining;
+use super::explain::PendingExplanation;
 use super::refusal::Refusal;
+use super::request_head::{RequestHead, WholeBody};
 use super::store::raw;
-use super::value::{self, Shown};
-use super::{Rest, clock, date, explain, json, session, sight, write};
+use super::value::{self, ShownValue};
+use super::{Rest, clock, date, explain, json, read_result, session, write};
 use axum::http::HeaderValue;
 use axum::response::Response;
 use mesh::Op;
@@ -23,18 +23,18 @@ pub const PUT_PARAMS: [&str; 5] = ["w", "sloppy", "timeout_ms", "explain", "ttl"
 pub const DELETE_PARAMS: [&str; 4] = ["w", "sloppy", "timeout_ms", "explain"];
 
 #[derive(Serialize)]
-struct Found<'a> {
+struct DataReadBody<'a> {
     key: &'a str,
     #[serde(flatten)]
-    shown: Said<'a>,
+    shown: RecordBody<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     explain: Option<Value>,
 }
 
 /// What a record says.
 #[derive(Serialize)]
-struct Said<'a> {
-    value: Shown<'a>,
+struct RecordBody<'a> {
+    value: ShownValue<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     encoding: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,11 +54,11 @@ struct Said<'a> {
     home_region: Option<String>,
     /// Every value that no other write has seen.
     #[serde(skip_serializing_if = "Option::is_none")]
-    siblings: Option<Vec<Shown<'a>>>,
+    siblings: Option<Vec<ShownValue<'a>>>,
 }
 
-impl<'a> Said<'a> {
-    fn of(rest: &Rest, record: &'a Record) -> Said<'a> {
+impl<'a> RecordBody<'a> {
+    fn of(rest: &Rest, record: &'a Record) -> RecordBody<'a> {
         let (value, encoding) = value::show(record);
         let rare = record.header.rare.as_deref();
         let content_type = value::content_type(record);
@@ -69,7 +69,7 @@ impl<'a> Said<'a> {
             }
             _ => None,
         };
-        Said {
+        RecordBody {
             value,
             encoding,
             content_type,
@@ -89,83 +89,83 @@ impl<'a> Said<'a> {
 /// What a batch says of a record.
 pub fn part(rest: &Rest, record: &Record) -> Map<String, Value> {
     // Every value that `show` gives can be one; should it not, its key is still there.
-    let mut said = match serde_json::to_value(Said::of(rest, record)) {
+    let mut said = match serde_json::to_value(RecordBody::of(rest, record)) {
         Ok(Value::Object(said)) => said,
         _ => Map::new(),
     };
-    said.insert("x_vector_clock".to_owned(), clock::word_of(&record.context).into());
+    said.insert("x_vector_clock".to_owned(), clock::code_name(&record.context).into());
     said
 }
 
-pub async fn get(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
-    asked.query.only(&GET_PARAMS)?;
-    let explaining = Explaining::begin(&asked)?;
-    let key = asked.key()?;
-    let sight = sight::look(&rest, &asked, key.clone()).await?;
-    let record = sight.live(&rest, &asked)?;
+pub async fn get(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
+    head.query.only(&GET_PARAMS)?;
+    let explaining = PendingExplanation::begin(&head)?;
+    let key = head.key()?;
+    let sight = read_result::read(&rest, &head, key.clone()).await?;
+    let record = sight.live(&rest, &head)?;
     let content_type = value::content_type(&record);
-    let mut response = if asked.query.flag("raw")? || value::wants_raw(&asked.headers, content_type) {
+    let mut response = if head.query.flag("raw")? || value::wants_raw(&head.headers, content_type) {
         raw(&record)
     } else {
-        let explain = explain::ended(explaining, &rest, &asked, &key, &record).await;
-        json(&Found { key: asked.key_text()?, shown: Said::of(&rest, &record), explain })
+        let explain = explain::ended(explaining, &rest, &head, &key, &record).await;
+        json(&DataReadBody { key: head.key_text()?, shown: RecordBody::of(&rest, &record), explain })
     };
-    sight.head(&rest, &asked, &mut response)?;
+    sight.head(&rest, &head, &mut response)?;
     Ok(response)
 }
 
 #[derive(Serialize)]
-struct Committed {
+struct DataWriteBody {
     status: &'static str,
     vector_clock: BTreeMap<String, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     explain: Option<Value>,
 }
 
-pub async fn put(rest: Rest, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
-    asked.query.only(&PUT_PARAMS)?;
-    let write = write::of_body(&rest, &asked, asked.key()?, &body)?;
-    commit(&rest, &asked, write, "committed").await
+pub async fn put(rest: Rest, head: RequestHead, WholeBody(body): WholeBody) -> Result<Response, Refusal> {
+    head.query.only(&PUT_PARAMS)?;
+    let write = write::of_body(&rest, &head, head.key()?, &body)?;
+    commit(&rest, &head, write, "committed").await
 }
 
-pub async fn delete(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
-    asked.query.only(&DELETE_PARAMS)?;
-    let write = write::plain(&rest, &asked, asked.key()?, (Kind::Register, Op::Delete), None)?;
-    commit(&rest, &asked, write, "deleted").await
+pub async fn delete(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
+    head.query.only(&DELETE_PARAMS)?;
+    let write = write::plain(&rest, &head, head.key()?, (Kind::Register, Op::Delete), None)?;
+    commit(&rest, &head, write, "deleted").await
 }
 
 async fn commit(
     rest: &Rest,
-    asked: &Asked,
+    head: &RequestHead,
     write: mesh::request::Write,
     status: &'static str,
 ) -> Result<Response, Refusal> {
-    let explaining = Explaining::begin(asked)?;
+    let explaining = PendingExplanation::begin(head)?;
     let key = write.key.clone();
-    let record = write::perform(rest, asked, write).await?;
+    let record = write::perform(rest, head, write).await?;
     let vector_clock = clock::by_region(&record.context, |region| rest.region_name(region));
-    let explain = explain::ended(explaining, rest, asked, &key, &record).await;
-    let mut response = json(&Committed { status, vector_clock, explain });
-    head_of_write(rest, asked, &record, &mut response).await?;
+    let explain = explain::ended(explaining, rest, head, &key, &record).await;
+    let mut response = json(&DataWriteBody { status, vector_clock, explain });
+    head_of_write(rest, head, &record, &mut response).await?;
     Ok(response)
 }
 
 /// What every write is answered with.
 pub async fn head_of_write(
     rest: &Rest,
-    asked: &Asked,
+    head: &RequestHead,
     record: &Record,
     response: &mut Response,
 ) -> Result<(), Refusal> {
     let headers = response.headers_mut();
     headers.insert("x-vector-clock", clock::header_of(&record.context));
     headers.insert("x-served-from", rest.served_from().clone());
-    if let Some(regions) = replicated_to(rest, asked, record).await? {
+    if let Some(regions) = replicated_to(rest, head, record).await? {
         let word = serde_json::to_string(&regions).expect("names can be written as JSON");
         headers
             .insert("x-replicated-to", HeaderValue::try_from(word).unwrap_or(HeaderValue::from_static("[]")));
     }
-    if let Some(token) = session::token(asked, std::iter::once(record))? {
+    if let Some(token) = session::token(head, std::iter::once(record))? {
         headers.insert(session::HEADER, token);
     }
     Ok(())
@@ -173,8 +173,12 @@ pub async fn head_of_write(
 
 /// The other regions that are known to have a write when it is answered. Only the coordinator of the write
 /// knows; it tells a node that has forwarded the write to it.
-async fn replicated_to(rest: &Rest, asked: &Asked, record: &Record) -> Result<Option<Vec<String>>, Refusal> {
-    if !asked.level()?.is_abroad() {
+async fn replicated_to(
+    rest: &Rest,
+    head: &RequestHead,
+    record: &Record,
+) -> Result<Option<Vec<String>>, Refusal> {
+    if !head.level()?.spans_regions() {
         return Ok(Some(Vec::new()));
     }
     let (_, others) = rest.mesh().regions();

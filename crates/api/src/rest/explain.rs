@@ -2,8 +2,8 @@
 //! took.
 //! Nothing here decides anything; it shows what was decided.
 
-use super::asked::{Asked, now_ms};
 use super::refusal::Refusal;
+use super::request_head::{RequestHead, now_ms};
 use super::value::kind_name;
 use super::{Rest, conflicts};
 use base::NodeId;
@@ -12,22 +12,29 @@ use mesh::explain::Explanation;
 use mesh::hlc::Stamp;
 use mesh::key::Key;
 use mesh::record::Record;
-use mesh::topology::Phase;
+use mesh::topology::MovePhase;
 use mesh::{Conflict, Dot};
 use serde_json::{Value, json};
 use std::time::Instant;
 
-pub struct Explaining {
+pub struct PendingExplanation {
     began: Instant,
 }
 
-impl Explaining {
+impl PendingExplanation {
     /// Only if the request asks for it.
-    pub fn begin(asked: &Asked) -> Result<Option<Explaining>, Refusal> {
-        Ok(asked.query.flag("explain")?.then(|| Explaining { began: Instant::now() }))
+    pub fn begin(head: &RequestHead) -> Result<Option<PendingExplanation>, Refusal> {
+        Ok(head.query.flag("explain")?.then(|| PendingExplanation { began: Instant::now() }))
     }
 
-    fn end(self, rest: &Rest, asked: &Asked, key: &Key, record: &Record, conflicts: &[Conflict]) -> Value {
+    fn end(
+        self,
+        rest: &Rest,
+        head: &RequestHead,
+        key: &Key,
+        record: &Record,
+        conflicts: &[Conflict],
+    ) -> Value {
         let why = Explanation::of(record, key, conflicts, now_ms());
         let written_by = |dot: &Dot| {
             let node = names_of(rest, dot.actor.node);
@@ -45,7 +52,7 @@ impl Explaining {
         let preferred_to: Vec<Value> = preferred_to.collect();
         let topology = rest.mesh().topology();
         let partition = key.partition();
-        let copies = topology.copies(asked.space.id).unwrap_or(asked.space.wants.copies);
+        let copies = topology.copies(head.space.id).unwrap_or(head.space.wants.copies);
         let placement = topology.placement();
         let names = rest.node_names();
         let nodes = |list: &[base::NodeId]| -> Vec<Value> {
@@ -56,15 +63,15 @@ impl Explaining {
             (placement.now.of(partition, copies.into()), placement.next.of(partition, copies.into()));
         // The replicas that reads ask, and those that must have writes as well.
         let (now, also) = match topology.phase(partition) {
-            Phase::Still => (from, None),
-            Phase::Pending => (from, Some(to)),
-            Phase::Switched => (to, Some(from)),
-            Phase::Moved => (to, None),
+            MovePhase::Still => (from, None),
+            MovePhase::Pending => (from, Some(to)),
+            MovePhase::Switched => (to, Some(from)),
+            MovePhase::Moved => (to, None),
         };
         let majority = now.len() / 2 + 1;
-        let asked_for = |name: &str| asked.query.get(name).and_then(|text| text.parse().ok());
+        let asked_for = |name: &str| head.query.get(name).and_then(|text| text.parse().ok());
         json!({
-            "namespace": asked.space.name,
+            "namespace": head.space.name,
             "coordinator": rest.handle().identity().name,
             "epoch": topology.epoch.0,
             "partition": partition.0,
@@ -89,16 +96,16 @@ impl Explaining {
 
 /// The explanation, if the request asks for it. The values that lost are known as far as the nodes of this region answer.
 pub async fn ended(
-    explaining: Option<Explaining>,
+    explaining: Option<PendingExplanation>,
     rest: &Rest,
-    asked: &Asked,
+    head: &RequestHead,
     key: &Key,
     record: &Record,
 ) -> Option<Value> {
     let explaining = explaining?;
     let met = conflicts::of_key(rest, key, None, MESH_PAGE_KEYS_MAX).await;
     let met = met.map(|listed| listed.conflicts).unwrap_or_default();
-    Some(explaining.end(rest, asked, key, record, &met))
+    Some(explaining.end(rest, head, key, record, &met))
 }
 
 fn names_of(rest: &Rest, node: NodeId) -> String {

@@ -25,7 +25,7 @@ const BASIC: &str = "Basic ";
 
 /// What a route demands of its caller while auth is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum RouteAccess {
     /// Nothing: it shows nothing of the cluster.
     Open,
     User,
@@ -49,35 +49,35 @@ pub enum Need {
     RestoreConflict,
 }
 
-impl Need {
+impl RouteAccess {
     /// As documents say it.
     pub fn describe(self) -> &'static str {
         match self {
-            Need::Open => "none",
-            Need::User => "any user",
-            Need::Root => "root",
-            Need::Member => "any permission in the namespace",
-            Need::Admin => "admin on the namespace",
-            Need::Read | Need::ReadConflicts => "read on the keys",
-            Need::Write => "write on the keys",
-            Need::ReadAndWrite | Need::RestoreConflict => "read and write on the key",
-            Need::ReadOrWrite => "read or write on each key",
+            RouteAccess::Open => "none",
+            RouteAccess::User => "any user",
+            RouteAccess::Root => "root",
+            RouteAccess::Member => "any permission in the namespace",
+            RouteAccess::Admin => "admin on the namespace",
+            RouteAccess::Read | RouteAccess::ReadConflicts => "read on the keys",
+            RouteAccess::Write => "write on the keys",
+            RouteAccess::ReadAndWrite | RouteAccess::RestoreConflict => "read and write on the key",
+            RouteAccess::ReadOrWrite => "read or write on each key",
         }
     }
 }
 
 /// What the guard of one route goes by.
 #[derive(Clone)]
-pub struct Guarded {
+pub struct GuardState {
     pub rest: Rest,
-    pub needs: Arc<[(&'static str, Need)]>,
+    pub needs: Arc<[(&'static str, RouteAccess)]>,
 }
 
-pub async fn check(State(guarded): State<Guarded>, request: Request, next: Next) -> Response {
-    let Guarded { rest, needs } = guarded;
+pub async fn check(State(guarded): State<GuardState>, request: Request, next: Next) -> Response {
+    let GuardState { rest, needs } = guarded;
     // What the route does not take is refused by it.
     let need = needs.iter().find(|(method, _)| is_method(request.method(), method)).map(|(_, need)| *need);
-    let Some(need) = need.filter(|need| *need != Need::Open && rest.handle().is_auth_on()) else {
+    let Some(need) = need.filter(|need| *need != RouteAccess::Open && rest.handle().is_auth_on()) else {
         return next.run(request).await;
     };
     let (mut parts, body) = request.into_parts();
@@ -95,18 +95,22 @@ fn is_method(asked: &Method, method: &str) -> bool {
     asked.as_str().eq_ignore_ascii_case(method) || (*asked == Method::HEAD && method == "get")
 }
 
-async fn admit(rest: &Rest, parts: &mut Parts, need: Need) -> Result<Arc<DataCaller>, Code> {
+async fn admit(rest: &Rest, parts: &mut Parts, need: RouteAccess) -> Result<Arc<DataCaller>, Code> {
     let identity = parts.extensions.get::<ClientIdentity>();
     let authorization = ClientIdentity::authorization(identity, &parts.headers);
     let caller = caller_of(rest.handle(), authorization).await?;
     let rights = caller.rights();
     let permitted = match need {
-        Need::Open | Need::User | Need::ReadConflicts | Need::RestoreConflict => true,
-        Need::Root => rights.is_root(),
-        Need::Admin => rights.may_all(DataVerb::Admin, space_of(rest, parts).await),
-        Need::Member | Need::Read | Need::Write | Need::ReadAndWrite | Need::ReadOrWrite => {
-            rights.may_see(space_of(rest, parts).await)
+        RouteAccess::Open | RouteAccess::User | RouteAccess::ReadConflicts | RouteAccess::RestoreConflict => {
+            true
         }
+        RouteAccess::Root => rights.is_root(),
+        RouteAccess::Admin => rights.may_all(DataVerb::Admin, space_of(rest, parts).await),
+        RouteAccess::Member
+        | RouteAccess::Read
+        | RouteAccess::Write
+        | RouteAccess::ReadAndWrite
+        | RouteAccess::ReadOrWrite => rights.may_see(space_of(rest, parts).await),
     };
     match permitted {
         true => Ok(caller),
@@ -197,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_may_hold_colons_and_anything_malformed_is_nobody() {
+    fn a_password_may_hold_colons_and_malformed_credentials_have_no_user() {
         assert_eq!(basic(&STANDARD.encode("ann:a:b")), Some(("ann".into(), "a:b".into())));
         for encoded in ["", "%%%", &STANDARD.encode("ann"), &STANDARD.encode([0xff, b':'])] {
             assert_eq!(basic(encoded), None, "{encoded}");

@@ -3,8 +3,8 @@
 //! merging. The registry is a document of the cluster that regions exchange, so that a handler that was
 //! registered in one region is known in all.
 
-use super::asked::{Whole, parse_json};
 use super::refusal::Refusal;
+use super::request_head::{WholeBody, parse_json};
 use super::{Rest, json};
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use base::Code;
 use bytes::Bytes;
 use mesh::Handlers;
-use mesh::handler::{Breach, DOCUMENT, Handler};
+use mesh::handler::{DOCUMENT, Handler, LawViolation};
 use mesh::request::{Reply, Request, Write};
 use script::Bounded;
 use serde::Deserialize;
@@ -32,7 +32,7 @@ const ATTEMPTS: usize = 8;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Given {
+struct HandlerBody {
     script: String,
 }
 
@@ -54,8 +54,12 @@ pub async fn get(rest: Rest, Path(name): Path<String>) -> Result<Response, Refus
     found.ok_or_else(|| unknown(&name))
 }
 
-pub async fn put(rest: Rest, Path(name): Path<String>, Whole(body): Whole) -> Result<Response, Refusal> {
-    let Given { script } = parse_json(&body, RIGHT)?;
+pub async fn put(
+    rest: Rest,
+    Path(name): Path<String>,
+    WholeBody(body): WholeBody,
+) -> Result<Response, Refusal> {
+    let HandlerBody { script } = parse_json(&body, RIGHT)?;
     let tried = script.clone();
     // Trying it takes a while.
     rest.mesh().try_script(move |scripts| try_out(&tried, &scripts)).await??;
@@ -99,7 +103,7 @@ fn try_out(source: &str, scripts: &Bounded) -> Result<(), Refusal> {
     })
 }
 
-fn lawless(breach: &Breach) -> Refusal {
+fn lawless(breach: &LawViolation) -> Refusal {
     let law = format!("{:?}", breach.law).to_lowercase();
     let shown = |value: &Bytes| value.escape_ascii().to_string();
     let values: Vec<String> = breach.values.iter().map(shown).collect();
@@ -193,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_script_that_refusals_show_is_taken() {
-        let Given { script } = serde_json::from_str(RIGHT).unwrap();
+        let HandlerBody { script } = serde_json::from_str(RIGHT).unwrap();
         assert!(tried(&script).is_ok());
     }
 }

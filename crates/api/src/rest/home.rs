@@ -2,14 +2,16 @@
 //! elsewhere are refused with the owner's name; writes of the owner carry its epoch, so that those of an earlier owner
 //! lose wherever they arrive. With a lease a home moves by itself when its region is gone.
 
-use super::asked::{Asked, Whole, parse_json};
+use super::namespace_cache::ResolvedNamespace;
 use super::refusal::Refusal;
-use super::space::Space;
+use super::request_head::{RequestHead, WholeBody, parse_json};
 use super::{Rest, json};
 use axum::response::Response;
 use base::Code;
 use mesh::RegionId;
-use mesh::homes::{DOCUMENT, Homes, LEASE_MS_MAX, LEASE_MS_MIN, PREFIX_BYTES_MAX, Place, Title, Transfer};
+use mesh::homes::{
+    DOCUMENT, HomeScope, HomeTransfer, Homes, LEASE_MS_MAX, LEASE_MS_MIN, Ownership, PREFIX_BYTES_MAX,
+};
 use mesh::key::Key;
 use mesh::record::Fence;
 use serde::Deserialize;
@@ -23,7 +25,7 @@ const ATTEMPTS: usize = 8;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Given {
+struct HomeBody {
     region: String,
     #[serde(default)]
     prefix: String,
@@ -31,9 +33,9 @@ struct Given {
     lease_ms: Option<u64>,
 }
 
-pub async fn get(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
-    asked.query.only(&PARAMS)?;
-    let place = Place::new(&asked.space.name, asked.query.get("prefix").unwrap_or(""));
+pub async fn get(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
+    head.query.only(&PARAMS)?;
+    let place = HomeScope::new(&head.space.name, head.query.get("prefix").unwrap_or(""));
     let homes = now(&rest).await?.1;
     let mut shown = render(&rest, &place, homes.get(&place));
     if place.prefix.is_empty() {
@@ -43,19 +45,19 @@ pub async fn get(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
     Ok(json(&shown))
 }
 
-pub async fn put(rest: Rest, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
-    let given: Given = parse_json(&body, RIGHT)?;
+pub async fn put(rest: Rest, head: RequestHead, WholeBody(body): WholeBody) -> Result<Response, Refusal> {
+    let given: HomeBody = parse_json(&body, RIGHT)?;
     let to = RegionId::of(&given.region);
     if rest.mesh().region_name(to).as_deref() != Some(given.region.as_str()) {
         let message =
             format!("region `{}` is not listed here; GET /v1/regions tells which are", given.region);
         return Err(Refusal::new(Code::UnknownRegion, message));
     }
-    let place = Place::new(&asked.space.name, &given.prefix);
-    let transfer = Transfer { to, epoch: given.epoch, lease_ms: given.lease_ms };
+    let place = HomeScope::new(&head.space.name, &given.prefix);
+    let transfer = HomeTransfer { to, epoch: given.epoch, lease_ms: given.lease_ms };
     for _ in 0..ATTEMPTS {
         let (version, mut homes) = now(&rest).await?;
-        let title = homes.pass(&place, transfer).map_err(refusal)?;
+        let title = homes.transfer(&place, transfer).map_err(refusal)?;
         match rest.handle().set_document(DOCUMENT, version, homes.encode()).await {
             Ok(_) => return Ok(json(&render(&rest, &place, Some(title)))),
             Err(Code::DocumentChanged) => {}
@@ -77,10 +79,10 @@ fn refusal(code: Code) -> Refusal {
 }
 
 /// The fence that a write must carry; refused unless this region owns the keys, and its lease runs.
-fn admit(rest: &Rest, here: RegionId, place: &Place, title: Title) -> Result<Fence, Refusal> {
+fn admit(rest: &Rest, here: RegionId, place: &HomeScope, title: Ownership) -> Result<Fence, Refusal> {
     let owner = || rest.region_name(title.home.region);
     let told = |refusal: Refusal| refusal.with("home_region", owner()).with("home_epoch", title.home.epoch);
-    let fence = title.home.admit(here).map_err(|code| {
+    let fence = title.home.fence_for(here).map_err(|code| {
         let message = format!("region `{}` is the home of this key; write it there", owner());
         told(Refusal::new(code, message))
     })?;
@@ -91,13 +93,17 @@ fn admit(rest: &Rest, here: RegionId, place: &Place, title: Title) -> Result<Fen
 }
 
 /// The fence that a write of the key must carry if the key has a home, and its region; refused if it is elsewhere.
-pub fn fence(rest: &Rest, space: &Space, key: &Key) -> Result<Option<(Fence, RegionId)>, Refusal> {
+pub fn fence(
+    rest: &Rest,
+    space: &ResolvedNamespace,
+    key: &Key,
+) -> Result<Option<(Fence, RegionId)>, Refusal> {
     let Some((place, title)) = space.homes.find(&space.name, &key.name()) else { return Ok(None) };
     Ok(Some((admit(rest, space.here, place, title)?, title.home.region)))
 }
 
 /// A key is decided in its home region; where there is only this one, it needs none.
-pub fn check_decided_here(rest: &Rest, space: &Space, key: &Key) -> Result<(), Refusal> {
+pub fn check_decided_here(rest: &Rest, space: &ResolvedNamespace, key: &Key) -> Result<(), Refusal> {
     let (_, others) = rest.mesh().regions();
     match fence(rest, space, key)? {
         None if !others.is_empty() => Err(Code::HomeNeeded.into()),
@@ -115,7 +121,7 @@ async fn now(rest: &Rest) -> Result<(u64, Homes), Refusal> {
     }
 }
 
-fn render(rest: &Rest, place: &Place, title: Option<Title>) -> Value {
+fn render(rest: &Rest, place: &HomeScope, title: Option<Ownership>) -> Value {
     let here = RegionId::of(rest.region());
     let writable = title.is_some_and(|title| admit(rest, here, place, title).is_ok());
     object!({

@@ -14,7 +14,7 @@ pub const PASSED_ON: [&str; 3] = ["forwarded", "x-forwarded-for", "via"];
 pub struct ClientIdentity {
     pub name: Arc<str>,
     /// A token that stands for the name, in this process alone.
-    pub badge: Bytes,
+    pub certificate_token: Bytes,
 }
 
 impl ClientIdentity {
@@ -27,7 +27,7 @@ impl ClientIdentity {
     /// What the request is authorized by: its own header, or the certificate.
     pub fn authorization<'a>(identity: Option<&'a ClientIdentity>, headers: &'a HeaderMap) -> &'a [u8] {
         let identity = identity.filter(|_| counts_for(headers));
-        identity.map_or(super::guard::authorization(headers), |identity| &identity.badge)
+        identity.map_or(super::guard::authorization(headers), |identity| &identity.certificate_token)
     }
 }
 
@@ -43,14 +43,17 @@ mod tests {
 
     #[test]
     fn a_certificate_counts_where_the_request_says_nothing_and_no_proxy_passed_it_on() {
-        let identity = ClientIdentity { name: "ann".into(), badge: Bytes::from_static(b"badge") };
+        let identity = ClientIdentity {
+            name: "ann".into(),
+            certificate_token: Bytes::from_static(b"certificate_token"),
+        };
         let of = |names: &[&'static str]| {
             let mut headers = HeaderMap::new();
             names.iter().for_each(|name| drop(headers.insert(*name, HeaderValue::from_static("x"))));
             ClientIdentity::authorization(Some(&identity), &headers).to_vec()
         };
-        assert_eq!(of(&[]), b"badge");
-        assert_eq!(of(&["traceparent"]), b"badge");
+        assert_eq!(of(&[]), b"certificate_token");
+        assert_eq!(of(&["traceparent"]), b"certificate_token");
         assert_eq!(of(&["authorization"]), b"x");
         for name in PASSED_ON {
             assert_eq!(of(&[name]), b"", "{name}");

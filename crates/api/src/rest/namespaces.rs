@@ -1,9 +1,9 @@
 //! `/v1/namespaces/{ns}`: the settings of a namespace. They are a document of the cluster, changed by compare-and-set;
 //! the ring learns of a new namespace by its topology, and the answer waits until this node has that.
 
-use super::asked::{Whole, now_ms, parse_json};
+use super::namespace_cache::bad_name;
 use super::refusal::Refusal;
-use super::space::bad_name;
+use super::request_head::{WholeBody, now_ms, parse_json};
 use super::value::{kind_name, kind_named};
 use super::write::{POLICIES, policy_named};
 use super::{Rest, json};
@@ -28,13 +28,13 @@ const HEARD_POLL: Duration = Duration::from_millis(5);
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct NamespaceBody {
     n: Option<u8>,
     default_type: Option<String>,
     conflict_policy: Option<String>,
 }
 
-impl Wanted {
+impl NamespaceBody {
     /// Fields that are not given stay as they are.
     fn over(self, old: Option<Namespace>) -> Result<Namespace, Refusal> {
         let mut namespace = old.unwrap_or_default();
@@ -66,12 +66,17 @@ pub async fn get(rest: Rest, Path(name): Path<String>) -> Result<Response, Refus
     Ok(json(&render(&space.name, space.wants)))
 }
 
-pub async fn put(rest: Rest, Path(name): Path<String>, Whole(body): Whole) -> Result<Response, Refusal> {
+pub async fn put(
+    rest: Rest,
+    Path(name): Path<String>,
+    WholeBody(body): WholeBody,
+) -> Result<Response, Refusal> {
     if !namespaces::is_name(&name) {
         return Err(bad_name(&name));
     }
     let change = |all: &mut Namespaces| {
-        let wanted: Wanted = if body.is_empty() { Wanted::default() } else { parse_json(&body, RIGHT)? };
+        let wanted: NamespaceBody =
+            if body.is_empty() { NamespaceBody::default() } else { parse_json(&body, RIGHT)? };
         let old = all.get(&name);
         let namespace = wanted.over(old)?;
         all.set(&name, namespace, rest.region_id()).map_err(|code| refuse(code, &name, old))?;
@@ -89,7 +94,7 @@ pub async fn delete(rest: Rest, Path(name): Path<String>) -> Result<Response, Re
     if name == namespaces::DEFAULT {
         return Err(Refusal::new(Code::NamespaceInUse, "the default namespace stays"));
     }
-    let scan = Scan { space: space.id, start: Bytes::new(), end: None, limit: 1, r: None };
+    let scan = Scan { namespace_id: space.id, start: Bytes::new(), end: None, limit: 1, r: None };
     match rest.ask(Request::Scan(scan), None).await? {
         Reply::Scanned(scanned) if !scanned.records.is_empty() => {
             let message = "the namespace holds keys; delete them first: GET …/store/range lists them";
@@ -168,13 +173,13 @@ mod tests {
     #[test]
     fn what_is_not_said_stays() {
         let old = Namespace { copies: 5, policy: Policy::Fail, ..Namespace::default() };
-        assert_eq!(Wanted::default().over(Some(old)).unwrap(), old);
-        let wanted: Wanted = serde_json::from_str(r#"{"conflict_policy": "CRDT"}"#).unwrap();
+        assert_eq!(NamespaceBody::default().over(Some(old)).unwrap(), old);
+        let wanted: NamespaceBody = serde_json::from_str(r#"{"conflict_policy": "CRDT"}"#).unwrap();
         assert_eq!(wanted.over(Some(old)).unwrap(), Namespace { policy: Policy::Merge, ..old });
         for body in
             [r#"{"n": 0}"#, r#"{"n": 6}"#, r#"{"default_type": "heap"}"#, r#"{"conflict_policy": "lww"}"#]
         {
-            let wanted: Wanted = serde_json::from_str(body).unwrap();
+            let wanted: NamespaceBody = serde_json::from_str(body).unwrap();
             assert!(wanted.over(None).is_err(), "{body}");
         }
     }

@@ -6,10 +6,10 @@ mod bodies;
 mod operations;
 mod params;
 
-use super::guard::Need;
+use super::guard::RouteAccess;
 use super::{json, routes};
 use axum::response::Response;
-use operations::{OPERATIONS, Operation};
+use operations::{ApiOperation, OPERATIONS};
 use serde_json::{Map, Value, json as object};
 use std::sync::LazyLock;
 
@@ -31,7 +31,7 @@ pub fn document() -> Value {
     for (path, method, need) in routes::described() {
         let operation = &mut paths[&path][method];
         operation["x-permission"] = need.describe().into();
-        if need == Need::Open {
+        if need == RouteAccess::Open {
             operation["security"] = object!([]);
         } else {
             operation["responses"]["401"] = bodies::refusal(401);
@@ -66,7 +66,7 @@ const ABOUT: &str = "A leaderless store on a ring of nodes; any node can be aske
     Content-Type. Every refusal is JSON with `error`, a word for programs, and `message`, which says what would be \
     right.";
 
-fn describe(paths: &mut Map<String, Value>, path: String, operation: &Operation, named: bool) {
+fn describe(paths: &mut Map<String, Value>, path: String, operation: &ApiOperation, named: bool) {
     let mut names: Vec<&str> = operation.params.to_vec();
     if operation.tag == "store" || operation.tag == "data" || operation.tag == "crdt" {
         names.push(if named { "{ns}" } else { "ns" });
@@ -85,7 +85,7 @@ fn describe(paths: &mut Map<String, Value>, path: String, operation: &Operation,
     methods[operation.method] = described;
 }
 
-fn answers(operation: &Operation) -> Map<String, Value> {
+fn answers(operation: &ApiOperation) -> Map<String, Value> {
     let good = operation.answers.iter().map(|(status, schema)| (*status, bodies::answer(*status, schema)));
     let bad = operation.refusals.iter().map(|status| (*status, bodies::refusal(*status)));
     good.chain(bad).map(|(status, body)| (status.to_string(), body)).collect()

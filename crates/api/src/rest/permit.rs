@@ -19,12 +19,12 @@ impl FromRequestParts<Rest> for Rest {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, rest: &Rest) -> Result<Rest, Infallible> {
-        Ok(rest.asked_by(parts.extensions.get::<Arc<DataCaller>>().cloned()))
+        Ok(rest.with_caller(parts.extensions.get::<Arc<DataCaller>>().cloned()))
     }
 }
 
 impl Rest {
-    pub fn asked_by(&self, caller: Option<Arc<DataCaller>>) -> Rest {
+    pub fn with_caller(&self, caller: Option<Arc<DataCaller>>) -> Rest {
         Rest { shared: self.shared.clone(), caller }
     }
 
@@ -47,11 +47,11 @@ impl Rest {
             Request::Write(write) => check_write(rights, write),
             Request::Batch(writes) => writes.iter().try_for_each(|write| check_write(rights, write)),
             Request::Scan(scan) => {
-                let may = rights.may_range(DataVerb::Read, scan.space, &scan.start, scan.end.as_ref());
+                let may = rights.may_range(DataVerb::Read, scan.namespace_id, &scan.start, scan.end.as_ref());
                 check(may, "read on all keys of the range")
             }
             Request::Query(query) => {
-                check(rights.may_all(DataVerb::Read, query.space), "read on all keys of the namespace")
+                check(rights.may_all(DataVerb::Read, query.namespace_id), "read on all keys of the namespace")
             }
             // Conflicts that the caller may not see are left out of the answer.
             Request::Conflicts { .. } => Ok(()),
@@ -59,7 +59,7 @@ impl Rest {
     }
 
     pub fn may_read(&self, key: &Key) -> bool {
-        let may = |rights: &DataRights| rights.may_key(DataVerb::Read, key.space(), key.name_slice());
+        let may = |rights: &DataRights| rights.may_key(DataVerb::Read, key.namespace_id(), key.name_slice());
         self.rights().is_ok_and(|rights| rights.is_none_or(may))
     }
 
@@ -92,7 +92,7 @@ fn check_key(rights: &DataRights, verb: DataVerb, key: &Key) -> Result<(), Refus
         DataVerb::Read => "read on the key",
         _ => "write on the key",
     };
-    check(rights.may_key(verb, key.space(), key.name_slice()), needed)
+    check(rights.may_key(verb, key.namespace_id(), key.name_slice()), needed)
 }
 
 fn check(may: bool, needed: &str) -> Result<(), Refusal> {

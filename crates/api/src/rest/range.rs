@@ -2,9 +2,9 @@
 //! The start is included, the end is not. Keys lie all over the ring, so a page says how much of the ring has
 //! answered: 206 when something may be missing, 503 when no partition answered; never a silent hole.
 
-use super::asked::Asked;
 use super::refusal::Refusal;
-use super::value::{self, Shown};
+use super::request_head::RequestHead;
+use super::value::{self, ShownValue};
 use super::{Rest, json};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -16,15 +16,15 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use mesh::key::Key;
 use mesh::record::Record;
-use mesh::request::{Level, Reply, Request, Scan, Scanned};
+use mesh::request::{Level, Reply, Request, Scan, ScanPage};
 use mesh::ring::PARTITIONS;
 use serde::Serialize;
 
 pub const PARAMS: [&str; 7] = ["start", "end", "prefix", "limit", "page", "r", "timeout_ms"];
 
 #[derive(Serialize)]
-struct Page<'a> {
-    entries: Vec<Entry<'a>>,
+struct RangePage<'a> {
+    entries: Vec<RangeEntry<'a>>,
     /// Where to continue, for `page=`; null at the end.
     next_page: Option<String>,
     /// Whether every partition answered.
@@ -34,9 +34,9 @@ struct Page<'a> {
 }
 
 #[derive(Serialize)]
-struct Entry<'a> {
+struct RangeEntry<'a> {
     key: String,
-    value: Shown<'a>,
+    value: ShownValue<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     encoding: Option<&'static str>,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
@@ -44,23 +44,23 @@ struct Entry<'a> {
     timestamp: u64,
 }
 
-pub async fn get(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
-    asked.query.only(&PARAMS)?;
-    let scan = scan_of(&asked)?;
-    match rest.ask(Request::Scan(scan), asked.timeout()?).await? {
+pub async fn get(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
+    head.query.only(&PARAMS)?;
+    let scan = scan_of(&head)?;
+    match rest.ask(Request::Scan(scan), head.timeout()?).await? {
         Reply::Scanned(scanned) => render(&scanned),
         reply @ Reply::Unavailable { .. } => Err(rest.short(reply)),
         other => unreachable!("a scan is not answered by {other:?}"),
     }
 }
 
-fn scan_of(asked: &Asked) -> Result<Scan, Refusal> {
-    if asked.level()? == Level::Linearizable {
+fn scan_of(head: &RequestHead) -> Result<Scan, Refusal> {
+    if head.level()? == Level::Linearizable {
         return Err(Refusal::bad(
             "X-Consistency-Level LINEARIZABLE is for single keys; a range is read by quorums",
         ));
     }
-    let query = &asked.query;
+    let query = &head.query;
     let name = |name: &str| query.get(name).map(|text| Bytes::copy_from_slice(text.as_bytes()));
     let (start, end) = match name("prefix") {
         None => (name("start").unwrap_or_default(), name("end").filter(|end| !end.is_empty())),
@@ -80,7 +80,7 @@ fn scan_of(asked: &Asked) -> Result<Scan, Refusal> {
         })?,
     };
     let limit = query.number("limit", 1, MESH_PAGE_KEYS_MAX as u64)?.unwrap_or(MESH_PAGE_KEYS_MAX as u64);
-    Ok(Scan { space: asked.space.id, start, end, limit: limit as usize, r: asked.r()? })
+    Ok(Scan { namespace_id: head.space.id, start, end, limit: limit as usize, r: head.r()? })
 }
 
 /// The first name behind those that begin so; none if there is no such.
@@ -93,7 +93,7 @@ fn decode_token(token: &str) -> Option<Bytes> {
     URL_SAFE_NO_PAD.decode(token).ok().map(Bytes::from)
 }
 
-fn render(scanned: &Scanned) -> Result<Response, Refusal> {
+fn render(scanned: &ScanPage) -> Result<Response, Refusal> {
     if usize::from(scanned.n_missing) >= PARTITIONS {
         let message = "no partition had enough replicas that answered; try again, or ask for fewer with r=";
         let refusal = Refusal::new(Code::TooFewReplicas, message).with("status", "unavailable");
@@ -101,7 +101,7 @@ fn render(scanned: &Scanned) -> Result<Response, Refusal> {
     }
     let entries = scanned.records.iter().map(|(key, record)| shown(key, record)).collect();
     let complete = scanned.n_missing == 0;
-    let mut response = json(&Page {
+    let mut response = json(&RangePage {
         entries,
         next_page: scanned.next.as_ref().map(|next| URL_SAFE_NO_PAD.encode(next)),
         complete,
@@ -113,9 +113,9 @@ fn render(scanned: &Scanned) -> Result<Response, Refusal> {
     Ok(response)
 }
 
-fn shown<'a>(key: &Key, record: &'a Record) -> Entry<'a> {
+fn shown<'a>(key: &Key, record: &'a Record) -> RangeEntry<'a> {
     let (value, encoding) = value::show(record);
     let kind = (!record.kind.is_last_write_wins()).then(|| value::kind_name(record.kind));
     let key = String::from_utf8_lossy(&key.name()).into_owned();
-    Entry { key, value, encoding, kind, timestamp: record.updated_ms() }
+    RangeEntry { key, value, encoding, kind, timestamp: record.updated_ms() }
 }

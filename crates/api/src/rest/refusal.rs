@@ -96,7 +96,7 @@ impl Refusal {
     /// The answer without its status, for a part of a larger one.
     pub fn body(self) -> Map<String, Value> {
         let mut body = self.details;
-        body.insert("error".to_owned(), word_of(self.code).into());
+        body.insert("error".to_owned(), code_name(self.code).into());
         body.insert("message".to_owned(), self.message.into());
         body
     }
@@ -161,7 +161,7 @@ fn status_of(code: Code) -> StatusCode {
 }
 
 /// `KeyAbsent` is `key_absent`.
-fn word_of(code: Code) -> String {
+fn code_name(code: Code) -> String {
     let mut word = String::new();
     for letter in format!("{code:?}").chars() {
         if letter.is_ascii_uppercase() && !word.is_empty() {
@@ -206,11 +206,11 @@ mod tests {
             assert!(body["error"].as_str().is_some_and(|word| !word.contains(char::is_uppercase)));
             assert!(!body["message"].as_str().unwrap().is_empty());
         }
-        assert_eq!(word_of(Code::ConflictDetected), "conflict_detected");
+        assert_eq!(code_name(Code::ConflictDetected), "conflict_detected");
     }
 
     #[test]
-    fn whoever_may_try_again_is_told_when() {
+    fn refusals_that_may_be_retried_say_when() {
         let response = Refusal::indeterminate(1, 2, &MissingNames::default()).into_response();
         assert_eq!(response.status(), 503);
         assert_eq!(response.headers()[RETRY_AFTER], RETRY_AFTER_SECONDS);

@@ -2,8 +2,8 @@
 //! The table is a document of the cluster; each region has its own, and lists the others. Removing a region
 //! evicts it: from then on nothing is stored or waited for on its account.
 
-use super::asked::{Whole, parse_json};
 use super::refusal::Refusal;
+use super::request_head::{WholeBody, parse_json};
 use super::{Rest, json};
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -13,7 +13,7 @@ use mesh::regions::DOCUMENT;
 use mesh::{Region, RegionId, RegionState, Regions};
 use serde::Deserialize;
 use serde_json::{Value, json as object};
-use server::mesh::handle::Abroad;
+use server::mesh::handle::RegionInfo;
 
 const RIGHT: &str = r#"{"peers": ["10.1.0.1:2380"]}, peer addresses of some nodes of that region"#;
 /// How often a compare-and-set is repeated after a conflict.
@@ -21,7 +21,7 @@ const ATTEMPTS: usize = 8;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Places {
+struct RegionBody {
     peers: Vec<String>,
 }
 
@@ -47,12 +47,16 @@ pub async fn get(rest: Rest, Path(name): Path<String>) -> Result<Response, Refus
     found.map(|abroad| json(&render(abroad))).ok_or_else(|| unknown(&name))
 }
 
-pub async fn put(rest: Rest, Path(name): Path<String>, Whole(body): Whole) -> Result<Response, Refusal> {
-    let places: Places = parse_json(&body, RIGHT)?;
+pub async fn put(
+    rest: Rest,
+    Path(name): Path<String>,
+    WholeBody(body): WholeBody,
+) -> Result<Response, Refusal> {
+    let places: RegionBody = parse_json(&body, RIGHT)?;
     if name == rest.region() {
         return Err(Refusal::new(Code::BadRegion, format!("`{name}` is this region; list the others")));
     }
-    if places.peers.is_empty() || !places.peers.iter().all(|place| is_place(place)) {
+    if places.peers.is_empty() || !places.peers.iter().all(|place| is_host_and_port(place)) {
         return Err(Refusal::bad(format!("peers must be one or more HOST:PORT; right is {RIGHT}")));
     }
     let created = update(&rest, |table| {
@@ -101,12 +105,12 @@ fn unknown(name: &str) -> Refusal {
     Refusal::new(Code::UnknownRegion, message)
 }
 
-fn is_place(text: &str) -> bool {
+fn is_host_and_port(text: &str) -> bool {
     let apart = text.rsplit_once(':');
     apart.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok() && text.len() <= 512)
 }
 
-fn render(abroad: &Abroad) -> Value {
+fn render(abroad: &RegionInfo) -> Value {
     let nodes = abroad.nodes.iter();
     let nodes: Vec<Value> =
         nodes.map(|(node, address)| object!({ "node": hex(node.0), "peer": address })).collect();
@@ -148,7 +152,12 @@ mod tests {
 
     #[test]
     fn places_are_hosts_with_ports() {
-        assert!(is_place("db.example.com:2380") && is_place("[::1]:1"));
-        assert!(!is_place("db") && !is_place(":1") && !is_place("db:port") && !is_place("db:99999"));
+        assert!(is_host_and_port("db.example.com:2380") && is_host_and_port("[::1]:1"));
+        assert!(
+            !is_host_and_port("db")
+                && !is_host_and_port(":1")
+                && !is_host_and_port("db:port")
+                && !is_host_and_port("db:99999")
+        );
     }
 }

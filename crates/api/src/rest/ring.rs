@@ -7,11 +7,11 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::{Code, NodeId};
-use mesh::mesh::status::Status;
+use mesh::mesh::status::MachineStatus;
 use mesh::namespaces;
 use mesh::placement::Placement;
 use mesh::ring::{PARTITIONS, Partition};
-use mesh::topology::{Phase, Standing, Topology};
+use mesh::topology::{MemberState, MovePhase, Topology};
 use serde_json::{Value, json as object};
 use std::collections::BTreeMap;
 
@@ -59,8 +59,8 @@ pub async fn get(rest: Rest) -> Result<Response, Refusal> {
     let copies =
         topology.copies(namespaces::id_of(namespaces::DEFAULT)).unwrap_or(namespaces::COPIES_DEFAULT);
     let placement = topology.placement();
-    let shares = Shares::of(&topology, &placement, copies);
-    let moves = Moves::of(&topology, &placement, copies);
+    let shares = RingShares::of(&topology, &placement, copies);
+    let moves = NodeMoves::of(&topology, &placement, copies);
     let names = rest.node_names();
     let down = status.machine.as_ref().map(|machine| machine.down.clone()).unwrap_or_default();
     let members = topology.members().iter().map(|member| {
@@ -72,7 +72,7 @@ pub async fn get(rest: Rest) -> Result<Response, Refusal> {
             "name": name,
             "zone": member.zone,
             "vnodes": member.points,
-            "standing": standing(member.standing),
+            "standing": state(member.state),
             "stale": member.stale,
             "seems_down": down.contains(&member.node),
             "partitions_first": primary,
@@ -95,7 +95,7 @@ pub async fn get(rest: Rest) -> Result<Response, Refusal> {
         "moving": {
             "pending": moving.n_pending, "switched": moving.n_switched, "moved": moving.n_moved,
         },
-        "namespaces": topology.spaces().len(),
+        "namespaces": topology.namespace_copies().len(),
         "here": status.machine.as_ref().map(machine),
         "counts": {
             "written": status.counts.written,
@@ -115,7 +115,7 @@ pub async fn get(rest: Rest) -> Result<Response, Refusal> {
     })))
 }
 
-fn machine(status: &Status) -> Value {
+fn machine(status: &MachineStatus) -> Value {
     let hex = |nodes: &[NodeId]| nodes.iter().map(|node| format!("{:x}", node.0)).collect::<Vec<_>>();
     object!({
         "serving": status.is_serving,
@@ -129,24 +129,24 @@ fn machine(status: &Status) -> Value {
     })
 }
 
-fn standing(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Joining => "joining",
-        Standing::Serving => "serving",
-        Standing::Leaving => "leaving",
+fn state(state: MemberState) -> &'static str {
+    match state {
+        MemberState::Joining => "joining",
+        MemberState::Serving => "serving",
+        MemberState::Leaving => "leaving",
     }
 }
 
 /// How many partitions are read from each node: as the first of their list, and at all.
-struct Shares(BTreeMap<NodeId, (usize, usize)>);
+struct RingShares(BTreeMap<NodeId, (usize, usize)>);
 
-impl Shares {
-    fn of(topology: &Topology, placement: &Placement, copies: u8) -> Shares {
+impl RingShares {
+    fn of(topology: &Topology, placement: &Placement, copies: u8) -> RingShares {
         let mut shares: BTreeMap<NodeId, (usize, usize)> = BTreeMap::new();
         for partition in Partition::all() {
             let list = match topology.phase(partition) {
-                Phase::Still | Phase::Pending => placement.now.of(partition, copies.into()),
-                Phase::Switched | Phase::Moved => placement.next.of(partition, copies.into()),
+                MovePhase::Still | MovePhase::Pending => placement.now.of(partition, copies.into()),
+                MovePhase::Switched | MovePhase::Moved => placement.next.of(partition, copies.into()),
             };
             for (rank, node) in list.iter().enumerate() {
                 let share = shares.entry(*node).or_default();
@@ -154,7 +154,7 @@ impl Shares {
                 share.1 += 1;
             }
         }
-        Shares(shares)
+        RingShares(shares)
     }
 
     fn of_node(&self, node: NodeId) -> (usize, usize) {
@@ -163,19 +163,19 @@ impl Shares {
 }
 
 /// What each node takes from others and leaves to others in the move that is under way.
-struct Moves(BTreeMap<NodeId, Move>);
+struct NodeMoves(BTreeMap<NodeId, NodeMove>);
 
 #[derive(Clone, Copy, Default)]
-struct Move {
+struct NodeMove {
     n_takes: usize,
     n_taken: usize,
     n_gives: usize,
     n_given: usize,
 }
 
-impl Moves {
-    fn of(topology: &Topology, placement: &Placement, copies: u8) -> Moves {
-        let mut moves: BTreeMap<NodeId, Move> = BTreeMap::new();
+impl NodeMoves {
+    fn of(topology: &Topology, placement: &Placement, copies: u8) -> NodeMoves {
+        let mut moves: BTreeMap<NodeId, NodeMove> = BTreeMap::new();
         for partition in Partition::all() {
             let (now, next) =
                 (placement.now.of(partition, copies.into()), placement.next.of(partition, copies.into()));
@@ -183,18 +183,18 @@ impl Moves {
             for node in next.iter().filter(|node| !now.contains(node)) {
                 let moved = moves.entry(*node).or_default();
                 moved.n_takes += 1;
-                moved.n_taken += usize::from(matches!(phase, Phase::Switched | Phase::Moved));
+                moved.n_taken += usize::from(matches!(phase, MovePhase::Switched | MovePhase::Moved));
             }
             for node in now.iter().filter(|node| !next.contains(node)) {
                 let moved = moves.entry(*node).or_default();
                 moved.n_gives += 1;
-                moved.n_given += usize::from(phase == Phase::Moved);
+                moved.n_given += usize::from(phase == MovePhase::Moved);
             }
         }
-        Moves(moves)
+        NodeMoves(moves)
     }
 
-    fn of_node(&self, node: NodeId) -> Move {
+    fn of_node(&self, node: NodeId) -> NodeMove {
         self.0.get(&node).copied().unwrap_or_default()
     }
 }

@@ -2,7 +2,7 @@
 //! The router is made of this list, and a test holds the description in `openapi.rs` against it: what is served is
 //! described, and what is described is served.
 
-use super::guard::Need;
+use super::guard::RouteAccess;
 use super::{
     Rest, batch, conflicts, crdt, data, handlers, home, namespaces, openapi, range, regions, ring, select,
     store,
@@ -14,7 +14,7 @@ pub struct Route {
     /// As the router reads it: a last `{*key}` takes slashes too.
     pattern: String,
     pub handler: MethodRouter<Rest>,
-    needs: Vec<(&'static str, Need)>,
+    needs: Vec<(&'static str, RouteAccess)>,
     /// Methods that are described with other routes.
     undescribed: Vec<&'static str>,
 }
@@ -33,25 +33,25 @@ impl Route {
         self.pattern.clone()
     }
 
-    fn get<T: 'static>(mut self, need: Need, handler: impl Handler<T, Rest>) -> Route {
+    fn get<T: 'static>(mut self, need: RouteAccess, handler: impl Handler<T, Rest>) -> Route {
         self.needs.push(("get", need));
         self.handler = self.handler.get(handler);
         self
     }
 
-    fn put<T: 'static>(mut self, need: Need, handler: impl Handler<T, Rest>) -> Route {
+    fn put<T: 'static>(mut self, need: RouteAccess, handler: impl Handler<T, Rest>) -> Route {
         self.needs.push(("put", need));
         self.handler = self.handler.put(handler);
         self
     }
 
-    fn post<T: 'static>(mut self, need: Need, handler: impl Handler<T, Rest>) -> Route {
+    fn post<T: 'static>(mut self, need: RouteAccess, handler: impl Handler<T, Rest>) -> Route {
         self.needs.push(("post", need));
         self.handler = self.handler.post(handler);
         self
     }
 
-    fn delete<T: 'static>(mut self, need: Need, handler: impl Handler<T, Rest>) -> Route {
+    fn delete<T: 'static>(mut self, need: RouteAccess, handler: impl Handler<T, Rest>) -> Route {
         self.needs.push(("delete", need));
         self.handler = self.handler.delete(handler);
         self
@@ -65,7 +65,7 @@ impl Route {
     }
 
     /// What each method asks of its caller.
-    pub fn needs(&self) -> Vec<(&'static str, Need)> {
+    pub fn needs(&self) -> Vec<(&'static str, RouteAccess)> {
         self.needs.clone()
     }
 
@@ -80,7 +80,7 @@ impl Route {
 const NAMED: &str = "/v1/namespaces/{ns}";
 
 pub fn all() -> Vec<Route> {
-    use Need::{Admin, Member, Open, ReadConflicts, RestoreConflict, Root, User};
+    use RouteAccess::{Admin, Member, Open, ReadConflicts, RestoreConflict, Root, User};
     let mut routes = vec![
         Route::at("/v1/namespaces").get(User, namespaces::list),
         Route::at("/v1/namespaces/{ns}")
@@ -119,7 +119,7 @@ pub fn all() -> Vec<Route> {
 }
 
 fn of_store() -> Vec<Route> {
-    use Need::{Read, Write};
+    use RouteAccess::{Read, Write};
     let one = |pattern| {
         Route::at(pattern).get(Read, store::get).put(Write, store::put).delete(Write, store::delete)
     };
@@ -135,25 +135,28 @@ fn of_store() -> Vec<Route> {
 
 fn of_data() -> Vec<Route> {
     vec![
-        Route::at("").get(Need::Read, select::get),
-        Route::at("/batch").post(Need::ReadOrWrite, batch::either).or_a_key(),
-        Route::at("/batch/read").post(Need::Read, batch::read).or_a_key(),
-        Route::at("/batch/write").post(Need::Write, batch::write).or_a_key(),
+        Route::at("").get(RouteAccess::Read, select::get),
+        Route::at("/batch").post(RouteAccess::ReadOrWrite, batch::either).or_a_key(),
+        Route::at("/batch/read").post(RouteAccess::Read, batch::read).or_a_key(),
+        Route::at("/batch/write").post(RouteAccess::Write, batch::write).or_a_key(),
         of_a_key(Route::at("/{*key}")),
     ]
 }
 
 fn of_a_key(route: Route) -> Route {
-    route.get(Need::Read, data::get).put(Need::Write, data::put).delete(Need::Write, data::delete)
+    route
+        .get(RouteAccess::Read, data::get)
+        .put(RouteAccess::Write, data::put)
+        .delete(RouteAccess::Write, data::delete)
 }
 
 fn of_crdt() -> Vec<Route> {
-    let route = Route::at("/{*key}").get(Need::Read, crdt::get);
-    vec![route.post(Need::ReadAndWrite, crdt::post).delete(Need::Write, crdt::delete)]
+    let route = Route::at("/{*key}").get(RouteAccess::Read, crdt::get);
+    vec![route.post(RouteAccess::ReadAndWrite, crdt::post).delete(RouteAccess::Write, crdt::delete)]
 }
 
 /// Every path and method as the description writes them, with what they ask of their caller.
-pub fn described() -> impl Iterator<Item = (String, &'static str, Need)> {
+pub fn described() -> impl Iterator<Item = (String, &'static str, RouteAccess)> {
     all().into_iter().flat_map(|route| {
         let Route { pattern, needs, undescribed, .. } = route;
         let shown = needs.into_iter().filter(move |(method, _)| !undescribed.contains(method));
@@ -194,7 +197,7 @@ mod tests {
         let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/permissions.md");
         let page = std::fs::read_to_string(page).unwrap();
         let listed: BTreeSet<&str> = page.lines().filter(|line| line.starts_with("| `/")).collect();
-        let line = |(path, method, need): (String, &str, Need)| {
+        let line = |(path, method, need): (String, &str, RouteAccess)| {
             format!("| `{path}` | {} | {} |", method.to_uppercase(), need.describe())
         };
         let served: BTreeSet<String> = described().map(line).collect();

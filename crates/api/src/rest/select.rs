@@ -1,8 +1,8 @@
 //! `GET /v1/data`: records by what they are instead of by their names: of a type, with a home region, written since a
 //! moment; a page at a time. As with ranges, a page says how much of the ring has answered.
 
-use super::asked::Asked;
 use super::refusal::Refusal;
+use super::request_head::RequestHead;
 use super::value::kind_named;
 use super::{Rest, data, date, json};
 use axum::http::StatusCode;
@@ -14,7 +14,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mesh::hlc::Stamp;
 use mesh::key::Key;
 use mesh::record::Record;
-use mesh::request::{Reply, Request, Scanned};
+use mesh::request::{Reply, Request, ScanPage};
 use mesh::ring::PARTITIONS;
 use mesh::{Query, RegionId};
 use serde_json::{Value, json as object};
@@ -24,18 +24,18 @@ const LIMIT_DEFAULT: u64 = 100;
 /// Moments are milliseconds that fit into a stamp.
 const SINCE_MS_MAX: u64 = (1 << 47) - 1;
 
-pub async fn get(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
-    asked.query.only(&PARAMS)?;
-    let query = query_of(&asked)?;
-    match rest.ask(Request::Query(Box::new(query)), asked.timeout()?).await? {
+pub async fn get(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
+    head.query.only(&PARAMS)?;
+    let query = query_of(&head)?;
+    match rest.ask(Request::Query(Box::new(query)), head.timeout()?).await? {
         Reply::Scanned(scanned) => render(&rest, &scanned),
         reply @ Reply::Unavailable { .. } => Err(rest.short(reply)),
         other => unreachable!("a query is not answered by {other:?}"),
     }
 }
 
-fn query_of(asked: &Asked) -> Result<Query, Refusal> {
-    let query = &asked.query;
+fn query_of(head: &RequestHead) -> Result<Query, Refusal> {
+    let query = &head.query;
     let page = |token: &str| URL_SAFE_NO_PAD.decode(token).ok().map(Into::into);
     let after = match query.get("page") {
         None => None,
@@ -44,7 +44,7 @@ fn query_of(asked: &Asked) -> Result<Query, Refusal> {
         })?),
     };
     Ok(Query {
-        space: asked.space.id,
+        namespace_id: head.space.id,
         kind: query.get("type").map(kind_named).transpose()?,
         home: query.get("home_region").map(RegionId::of),
         since: query.get("since").map(moment).transpose()?,
@@ -62,7 +62,7 @@ fn moment(text: &str) -> Result<Stamp, Refusal> {
     })
 }
 
-fn render(rest: &Rest, scanned: &Scanned) -> Result<Response, Refusal> {
+fn render(rest: &Rest, scanned: &ScanPage) -> Result<Response, Refusal> {
     if usize::from(scanned.n_missing) >= PARTITIONS {
         let refusal =
             Refusal::new(Code::TooFewReplicas, "no partition had enough replicas that answered; try again");

@@ -2,8 +2,8 @@
 //! this region or another. A text that is no token of ours names a session that begins now: the answer carries the first
 //! real token. A token that was changed on the way is refused, for it would promise less.
 
-use super::asked::Asked;
 use super::refusal::Refusal;
+use super::request_head::RequestHead;
 use axum::http::HeaderValue;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -25,10 +25,10 @@ pub fn parse(word: &str) -> Result<Session, Refusal> {
 
 /// The token of a session that has now seen these records too; none for a request that names no session.
 pub fn token<'a>(
-    asked: &Asked,
+    head: &RequestHead,
     seen: impl Iterator<Item = &'a Record>,
 ) -> Result<Option<HeaderValue>, Refusal> {
-    let Some(mut session) = asked.session()? else { return Ok(None) };
+    let Some(mut session) = head.session()? else { return Ok(None) };
     seen.for_each(|record| session.observe(record));
     let word = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(session.encode()));
     Ok(Some(HeaderValue::try_from(word).expect("base64 is plain text")))

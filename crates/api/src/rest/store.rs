@@ -1,11 +1,11 @@
 //! `/api/v1/store`: put, get and delete of single keys, as the first design of the store had them.
 //! A key that was never written is answered with 404, one that was deleted with 410.
 
-use super::asked::{Asked, Whole, now_ms, parse_json};
 use super::refusal::Refusal;
-use super::value::{self, Shown};
-use super::write::{self, Given};
-use super::{Rest, clock, data, date, explain, json, sight};
+use super::request_head::{RequestHead, WholeBody, now_ms, parse_json};
+use super::value::{self, ShownValue};
+use super::write::{self, ValueBody};
+use super::{Rest, clock, data, date, explain, json, read_result};
 use axum::http::HeaderValue;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
@@ -26,7 +26,7 @@ pub const RIGHT: &str = r#"{"key": "user_1", "value": "Alice"}; ttl, metadata an
 /// A key with its value, as a body holds them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry<'a> {
+pub struct StoreEntry<'a> {
     #[serde(borrow)]
     pub key: Cow<'a, str>,
     #[serde(borrow)]
@@ -41,15 +41,15 @@ pub struct Entry<'a> {
     handler: Option<String>,
 }
 
-impl<'a> Entry<'a> {
-    pub fn given(self) -> (Cow<'a, str>, Given<'a>) {
-        let Entry { key, value, ttl, metadata, kind, schema_version, home_region, handler } = self;
-        (key, Given { value, ttl, metadata, kind, schema_version, home_region, handler })
+impl<'a> StoreEntry<'a> {
+    pub fn given(self) -> (Cow<'a, str>, ValueBody<'a>) {
+        let StoreEntry { key, value, ttl, metadata, kind, schema_version, home_region, handler } = self;
+        (key, ValueBody { value, ttl, metadata, kind, schema_version, home_region, handler })
     }
 }
 
 #[derive(Serialize)]
-struct Done<'a> {
+struct StoreWriteBody<'a> {
     status: &'static str,
     key: &'a str,
     /// When it was written, in milliseconds; what was written later wins.
@@ -59,47 +59,47 @@ struct Done<'a> {
 }
 
 /// `POST /keys` and `PUT /key`: the key is in the body.
-pub async fn post(rest: Rest, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
-    asked.query.only(&PUT_PARAMS)?;
-    let (key, given) = parse_json::<Entry<'_>>(&body, RIGHT)?.given();
-    let write = write::of_given(&rest, &asked, asked.key_of(&key)?, given, None)?;
-    done(&rest, &asked, &key, write, "ok").await
+pub async fn post(rest: Rest, head: RequestHead, WholeBody(body): WholeBody) -> Result<Response, Refusal> {
+    head.query.only(&PUT_PARAMS)?;
+    let (key, given) = parse_json::<StoreEntry<'_>>(&body, RIGHT)?.given();
+    let write = write::of_given(&rest, &head, head.key_of(&key)?, given, None)?;
+    done(&rest, &head, &key, write, "ok").await
 }
 
 /// `PUT /keys/{key}`: the body is a value, in JSON or as bytes.
-pub async fn put(rest: Rest, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
-    asked.query.only(&PUT_PARAMS)?;
-    let write = write::of_body(&rest, &asked, asked.key()?, &body)?;
-    done(&rest, &asked, asked.key_text()?, write, "ok").await
+pub async fn put(rest: Rest, head: RequestHead, WholeBody(body): WholeBody) -> Result<Response, Refusal> {
+    head.query.only(&PUT_PARAMS)?;
+    let write = write::of_body(&rest, &head, head.key()?, &body)?;
+    done(&rest, &head, head.key_text()?, write, "ok").await
 }
 
 /// A tombstone is written whether or not the key is there: it may be on its way.
-pub async fn delete(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
-    asked.query.only(&DELETE_PARAMS)?;
-    let write = write::plain(&rest, &asked, asked.key()?, (Kind::Register, Op::Delete), None)?;
-    done(&rest, &asked, asked.key_text()?, write, "deleted").await
+pub async fn delete(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
+    head.query.only(&DELETE_PARAMS)?;
+    let write = write::plain(&rest, &head, head.key()?, (Kind::Register, Op::Delete), None)?;
+    done(&rest, &head, head.key_text()?, write, "deleted").await
 }
 
 async fn done(
     rest: &Rest,
-    asked: &Asked,
+    head: &RequestHead,
     key: &str,
     write: mesh::request::Write,
     status: &'static str,
 ) -> Result<Response, Refusal> {
-    let explaining = explain::Explaining::begin(asked)?;
+    let explaining = explain::PendingExplanation::begin(head)?;
     let mesh_key = write.key.clone();
-    let record = write::perform(rest, asked, write).await?;
-    let explain = explain::ended(explaining, rest, asked, &mesh_key, &record).await;
-    let mut response = json(&Done { status, key, timestamp: record.updated_ms(), explain });
-    data::head_of_write(rest, asked, &record, &mut response).await?;
+    let record = write::perform(rest, head, write).await?;
+    let explain = explain::ended(explaining, rest, head, &mesh_key, &record).await;
+    let mut response = json(&StoreWriteBody { status, key, timestamp: record.updated_ms(), explain });
+    data::head_of_write(rest, head, &record, &mut response).await?;
     Ok(response)
 }
 
 #[derive(Serialize)]
-struct Found<'a> {
+struct StoreReadBody<'a> {
     key: &'a str,
-    value: Shown<'a>,
+    value: ShownValue<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     encoding: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,22 +109,22 @@ struct Found<'a> {
     explain: Option<Value>,
 }
 
-pub async fn get(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
-    asked.query.only(&GET_PARAMS)?;
-    let explaining = explain::Explaining::begin(&asked)?;
-    let key = asked.key()?;
-    let sight = sight::look(&rest, &asked, key.clone()).await?;
-    let record = sight.live(&rest, &asked)?;
+pub async fn get(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
+    head.query.only(&GET_PARAMS)?;
+    let explaining = explain::PendingExplanation::begin(&head)?;
+    let key = head.key()?;
+    let sight = read_result::read(&rest, &head, key.clone()).await?;
+    let record = sight.live(&rest, &head)?;
     let content_type = value::content_type(&record);
-    let mut response = if asked.query.flag("raw")? || value::wants_raw(&asked.headers, content_type) {
+    let mut response = if head.query.flag("raw")? || value::wants_raw(&head.headers, content_type) {
         raw(&record)
     } else {
         let (value, encoding) = value::show(&record);
-        let explain = explain::ended(explaining, &rest, &asked, &key, &record).await;
-        let key = asked.key_text()?;
-        json(&Found { key, value, encoding, content_type, timestamp: record.updated_ms(), explain })
+        let explain = explain::ended(explaining, &rest, &head, &key, &record).await;
+        let key = head.key_text()?;
+        json(&StoreReadBody { key, value, encoding, content_type, timestamp: record.updated_ms(), explain })
     };
-    sight.head(&rest, &asked, &mut response)?;
+    sight.head(&rest, &head, &mut response)?;
     Ok(response)
 }
 
@@ -138,7 +138,7 @@ pub fn live(rest: &Rest, record: Option<Box<Record>>) -> Result<Box<Record>, Ref
         let refusal = Refusal::new(Code::KeyDeleted, message);
         let counts = clock::by_region(&record.context, |region| rest.region_name(region));
         let counts = serde_json::to_value(counts).expect("counts can be written as JSON");
-        refusal.with("vector_clock", counts).with("x_vector_clock", clock::word_of(&record.context))
+        refusal.with("vector_clock", counts).with("x_vector_clock", clock::code_name(&record.context))
     };
     match record.header.expires_ms {
         _ if record.is_tombstone() => Err(gone("was deleted", record.updated_ms())),

@@ -95,7 +95,7 @@ pub fn metadata(record: &Record) -> BTreeMap<Cow<'_, str>, Cow<'_, str>> {
 /// A value as JSON.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub enum Shown<'a> {
+pub enum ShownValue<'a> {
     Json(&'a RawValue),
     Text(Cow<'a, str>),
     Whole(i64),
@@ -106,41 +106,44 @@ pub enum Shown<'a> {
 }
 
 /// What a record holds. The second is `base64` if bytes had to be written so.
-pub fn show(record: &Record) -> (Shown<'_>, Option<&'static str>) {
+pub fn show(record: &Record) -> (ShownValue<'_>, Option<&'static str>) {
     match &record.body {
-        _ if record.is_tombstone() => (Shown::Nothing, None),
+        _ if record.is_tombstone() => (ShownValue::Nothing, None),
         Body::Register(bytes) => show_bytes(bytes, content_type(record)),
-        Body::Tally(tally) if record.kind == Kind::Numeric => {
-            (Shown::Text(Decimal(tally.value()).to_string().into()), None)
+        Body::Counter(tally) if record.kind == Kind::Numeric => {
+            (ShownValue::Text(Decimal(tally.value()).to_string().into()), None)
         }
-        Body::Tally(tally) => (show_whole(tally.value()), None),
-        Body::Set(set) => (Shown::Elements(set.elements().map(|one| text_of(one)).collect()), None),
+        Body::Counter(tally) => (show_whole(tally.value()), None),
+        Body::Set(set) => (ShownValue::Elements(set.elements().map(|one| text_of(one)).collect()), None),
         Body::Siblings(siblings) => match newest(siblings.values()) {
             Some(sibling) => show_bytes(&sibling.value, content_type(record)),
-            None => (Shown::Nothing, None),
+            None => (ShownValue::Nothing, None),
         },
     }
 }
 
-fn show_whole<'a>(value: i128) -> Shown<'a> {
+fn show_whole<'a>(value: i128) -> ShownValue<'a> {
     if let Ok(value) = i64::try_from(value) {
-        return Shown::Whole(value);
+        return ShownValue::Whole(value);
     }
     let digits = value.to_string();
-    RawValue::from_string(digits.clone()).map_or(Shown::Text(digits.into()), Shown::Large)
+    RawValue::from_string(digits.clone()).map_or(ShownValue::Text(digits.into()), ShownValue::Large)
 }
 
 /// Bytes that are no JSON although nothing says so are shown all the same. So is JSON that no reader could read again: a node
 /// of 0.1.0 took it.
-pub fn show_bytes<'a>(bytes: &'a Bytes, content_type: Option<&str>) -> (Shown<'a>, Option<&'static str>) {
+pub fn show_bytes<'a>(
+    bytes: &'a Bytes,
+    content_type: Option<&str>,
+) -> (ShownValue<'a>, Option<&'static str>) {
     let text = content_type.is_some_and(|kind| kind.starts_with("text/"));
     match std::str::from_utf8(bytes) {
-        Ok(plain) if text => (Shown::Text(plain.into()), None),
+        Ok(plain) if text => (ShownValue::Text(plain.into()), None),
         Ok(plain) if content_type.is_none() && is_json(bytes) => match serde_json::from_str(plain) {
-            Ok(json) => (Shown::Json(json), None),
-            Err(_) => (Shown::Text(STANDARD.encode(bytes).into()), Some("base64")),
+            Ok(json) => (ShownValue::Json(json), None),
+            Err(_) => (ShownValue::Text(STANDARD.encode(bytes).into()), Some("base64")),
         },
-        _ => (Shown::Text(STANDARD.encode(bytes).into()), Some("base64")),
+        _ => (ShownValue::Text(STANDARD.encode(bytes).into()), Some("base64")),
     }
 }
 
@@ -183,7 +186,7 @@ pub fn kind_named(name: &str) -> Result<Kind, Refusal> {
 /// What each region has contributed to a sum.
 pub fn parts_by_region(record: &Record, name: impl Fn(RegionId) -> String) -> BTreeMap<String, i128> {
     let mut parts = BTreeMap::new();
-    if let Body::Tally(tally) = &record.body {
+    if let Body::Counter(tally) = &record.body {
         for (actor, part) in tally.parts() {
             *parts.entry(name(actor.region)).or_insert(0) += part;
         }
@@ -256,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_given_to_whoever_asks_for_them() {
+    fn bytes_are_returned_to_clients_that_accept_them() {
         assert!(wants_raw(&headers(ACCEPT, "application/octet-stream"), None));
         assert!(wants_raw(&headers(ACCEPT, "image/png"), Some("image/png")));
         assert!(!wants_raw(&headers(ACCEPT, "*/*"), Some("image/png")));

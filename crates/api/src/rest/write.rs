@@ -2,8 +2,8 @@
 //! A request's head and the value that its body holds go in; the record as it is now comes out, or a refusal. A
 //! write that was conditional and came too late is answered with both sides.
 
-use super::asked::Asked;
 use super::refusal::Refusal;
+use super::request_head::RequestHead;
 use super::value::{self, CONTENT_TYPE_NAME, Content};
 use super::{Rest, clock, handlers, json_text};
 use base::Code;
@@ -26,7 +26,7 @@ const HANDLER_BYTES_MAX: usize = 128;
 /// What a body of JSON may say about a value.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Given<'a> {
+pub struct ValueBody<'a> {
     #[serde(borrow)]
     pub value: &'a RawValue,
     /// In seconds.
@@ -45,9 +45,9 @@ pub const RIGHT: &str =
     r#"{"value": …, "ttl": seconds, "metadata": {"name": "text"}}, all but value optional"#;
 
 /// How a conflict with the overwritten value is resolved.
-pub fn policy(asked: &Asked) -> Result<Policy, Refusal> {
-    match asked.header("x-conflict-resolution") {
-        None => Ok(asked.space.wants.policy),
+pub fn policy(head: &RequestHead) -> Result<Policy, Refusal> {
+    match head.header("x-conflict-resolution") {
+        None => Ok(head.space.wants.policy),
         Some(word) => policy_named(&String::from_utf8_lossy(word)),
     }
 }
@@ -64,9 +64,9 @@ pub fn policy_named(word: &str) -> Result<Policy, Refusal> {
 }
 
 /// Only if nothing is there that the writer has not seen.
-pub fn expectation(asked: &Asked) -> Result<Option<Context>, Refusal> {
-    let seen = asked.clock("X-If-Vector-Clock")?;
-    Ok(match policy(asked)? {
+pub fn expectation(head: &RequestHead) -> Result<Option<Context>, Refusal> {
+    let seen = head.clock("X-If-Vector-Clock")?;
+    Ok(match policy(head)? {
         Policy::Fail => Some(seen.unwrap_or_default()),
         Policy::LastWriteWins | Policy::Merge => seen,
     })
@@ -75,34 +75,34 @@ pub fn expectation(asked: &Asked) -> Result<Option<Context>, Refusal> {
 /// A write that says nothing of its own yet.
 pub fn plain(
     rest: &Rest,
-    asked: &Asked,
+    head: &RequestHead,
     key: Key,
     (kind, op): (Kind, Op),
     part: Option<usize>,
 ) -> Result<Write, Refusal> {
     Ok(Write {
-        attributes: asked.attributes(rest, &key, part)?,
+        attributes: head.attributes(rest, &key, part)?,
         key,
         kind,
         op,
-        expect: expectation(asked)?,
-        w: asked.w()?,
-        sloppy: asked.query.flag("sloppy")?,
+        expect: expectation(head)?,
+        w: head.w()?,
+        sloppy: head.query.flag("sloppy")?,
     })
 }
 
 /// A body of the type that its head says, as a write of the key.
-pub fn of_body(rest: &Rest, asked: &Asked, key: Key, body: &Bytes) -> Result<Write, Refusal> {
-    match Content::of(&asked.headers)? {
-        Content::Json => of_given(rest, asked, key, super::asked::parse_json(body, RIGHT)?, None),
-        Content::Raw(_) if asked.header("x-conflict-resolution") == Some(b"CRDT") => Err(Refusal::bad(
+pub fn of_body(rest: &Rest, head: &RequestHead, key: Key, body: &Bytes) -> Result<Write, Refusal> {
+    match Content::of(&head.headers)? {
+        Content::Json => of_given(rest, head, key, super::request_head::parse_json(body, RIGHT)?, None),
+        Content::Raw(_) if head.header("x-conflict-resolution") == Some(b"CRDT") => Err(Refusal::bad(
             "bytes are kept as a register, of which the last write wins; send JSON to merge",
         )),
         Content::Raw(content_type) => {
             check_size(rest, body.len())?;
-            let mut write = plain(rest, asked, key, (Kind::Register, Op::Put(body.clone())), None)?;
-            let ttl = asked.query.number("ttl", 0, u64::MAX)?;
-            write.attributes.expires_ms = super::asked::expiry(ttl)?;
+            let mut write = plain(rest, head, key, (Kind::Register, Op::Put(body.clone())), None)?;
+            let ttl = head.query.number("ttl", 0, u64::MAX)?;
+            write.attributes.expires_ms = super::request_head::expiry(ttl)?;
             write.attributes.metadata = vec![(CONTENT_TYPE_NAME.into(), content_type.into())];
             Ok(write)
         }
@@ -111,16 +111,16 @@ pub fn of_body(rest: &Rest, asked: &Asked, key: Key, body: &Bytes) -> Result<Wri
 
 pub fn of_given(
     rest: &Rest,
-    asked: &Asked,
+    head: &RequestHead,
     key: Key,
-    given: Given<'_>,
+    given: ValueBody<'_>,
     part: Option<usize>,
 ) -> Result<Write, Refusal> {
-    let kind = kind_of(asked, given.kind.as_deref())?;
+    let kind = kind_of(head, given.kind.as_deref())?;
     check_size(rest, given.value.get().len())?;
     let op = op_of(kind, given.value)?;
-    let mut write = plain(rest, asked, key, (kind, op), part)?;
-    write.attributes.expires_ms = super::asked::expiry(given.ttl)?;
+    let mut write = plain(rest, head, key, (kind, op), part)?;
+    write.attributes.expires_ms = super::request_head::expiry(given.ttl)?;
     write.attributes.metadata = metadata_of(given.metadata)?;
     write.attributes.schema = given.schema_version.unwrap_or(0);
     write.attributes.handler = handler_of(kind, given.handler)?;
@@ -142,14 +142,14 @@ fn handler_of(kind: Kind, named: Option<String>) -> Result<Option<Bytes>, Refusa
 
 /// A client that wants to merge without naming a type keeps values side by side. The type decides how replicas resolve a
 /// conflict, so a header that says otherwise is refused.
-fn kind_of(asked: &Asked, named: Option<&str>) -> Result<Kind, Refusal> {
-    let policy = policy(asked)?;
+fn kind_of(head: &RequestHead, named: Option<&str>) -> Result<Kind, Refusal> {
+    let policy = policy(head)?;
     let kind = match named {
         Some(name) => value::kind_named(name)?,
-        None if policy == Policy::Merge && asked.space.wants.kind.is_last_write_wins() => Kind::Siblings,
-        None => asked.space.wants.kind,
+        None if policy == Policy::Merge && head.space.wants.kind.is_last_write_wins() => Kind::Siblings,
+        None => head.space.wants.kind,
     };
-    let asked_for = asked.header("x-conflict-resolution");
+    let asked_for = head.header("x-conflict-resolution");
     let suits = match (asked_for.is_some(), policy) {
         (false, _) | (true, Policy::Fail) => true,
         (true, Policy::LastWriteWins) => kind.is_last_write_wins(),
@@ -219,12 +219,12 @@ fn check_size(rest: &Rest, len: usize) -> Result<(), Refusal> {
 }
 
 /// Sends the write to the mesh, and waits.
-pub async fn perform(rest: &Rest, asked: &Asked, write: Write) -> Result<Box<Record>, Refusal> {
-    let wanted = Wanted::of(&write);
+pub async fn perform(rest: &Rest, head: &RequestHead, write: Write) -> Result<Box<Record>, Refusal> {
+    let wanted = WriteIntent::of(&write);
     let write = Arc::new(write);
-    let reply = match rest.ask(Request::Write(write.clone()), asked.timeout()?).await {
+    let reply = match rest.ask(Request::Write(write.clone()), head.timeout()?).await {
         Err(refusal) if refusal.code == Code::UnknownHandler => {
-            handlers::perform_when_known(rest, &write, asked.timeout()?).await
+            handlers::perform_when_known(rest, &write, head.timeout()?).await
         }
         reply => reply,
     };
@@ -232,14 +232,14 @@ pub async fn perform(rest: &Rest, asked: &Asked, write: Write) -> Result<Box<Rec
 }
 
 /// The write's operation and condition, for the answer if a conflict prevents it.
-pub struct Wanted {
+pub struct WriteIntent {
     op: Op,
     expect: Option<Context>,
 }
 
-impl Wanted {
-    pub fn of(write: &Write) -> Wanted {
-        Wanted { op: write.op.clone(), expect: write.expect.clone() }
+impl WriteIntent {
+    pub fn of(write: &Write) -> WriteIntent {
+        WriteIntent { op: write.op.clone(), expect: write.expect.clone() }
     }
 
     /// The outcome of the write.
@@ -280,7 +280,7 @@ fn conflict(rest: &Rest, record: &Record, op: &Op, expect: Option<&Context>) -> 
     Refusal::new(Code::ConflictDetected, message)
         .with("local_value", serde_json::to_value(local).unwrap_or(Value::Null))
         .with("local_clock", clock(&record.context))
-        .with("local_vector_clock", clock::word_of(&record.context))
+        .with("local_vector_clock", clock::code_name(&record.context))
         .with("remote_value", remote)
         .with("remote_clock", expect.map_or_else(|| Value::Object(Default::default()), clock))
         .with("resolution_hint", "concurrent_writes")

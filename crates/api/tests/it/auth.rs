@@ -1,7 +1,7 @@
 //! Calls of users: they go straight to the core as those of an open cluster do, and what was revoked is refused on
 //! connections that stay.
 
-use crate::client::{Answer, Client, GRPC, GRPC_THE_LONG_WAY, framed};
+use crate::client::{Answer, Client, GRPC, GRPC_ROUTED, framed};
 use crate::world::{PATIENCE, World, cheap};
 use bytes::Bytes;
 use prost::Message;
@@ -133,7 +133,7 @@ async fn calls_of_users_go_straight_to_the_core_and_are_answered_as_the_services
             let short = call(&client, method, &[GRPC, shown], body.clone()).await;
             assert_eq!(code(&short), "0", "{method} {short:?}");
             assert_eq!(secured.fast_calls().await, before + 1, "{method} with {}", shown.0);
-            let long = call(&client, method, &[GRPC_THE_LONG_WAY, shown], body).await;
+            let long = call(&client, method, &[GRPC_ROUTED, shown], body).await;
             assert_eq!(code(&long), "0", "{method}");
         }
     }
@@ -145,7 +145,7 @@ async fn calls_of_users_go_straight_to_the_core_and_are_answered_as_the_services
     ] {
         for (method, body) in calls("b1") {
             let short = call(&client, method, &shown, body.clone()).await;
-            let long = call(&client, method, &[&[GRPC_THE_LONG_WAY], &shown[1..]].concat(), body).await;
+            let long = call(&client, method, &[&[GRPC_ROUTED], &shown[1..]].concat(), body).await;
             assert_eq!((code(&short), &short), (expected, &long), "{method} with {shown:?}");
         }
     }
@@ -264,7 +264,7 @@ async fn a_token_that_is_not_used_ends_although_its_connection_stays() {
 }
 
 #[tokio::test]
-async fn a_flood_of_wrong_passwords_keeps_nobody_else_out() {
+async fn a_flood_of_wrong_passwords_does_not_keep_others_out() {
     let dear = AuthConfig { bcrypt_cost: 10, ..AuthConfig::default() };
     let secured = Secured::on(World::start_with(dear).await).await;
     let flood = Client::connect(secured.world.address).await;

@@ -107,7 +107,7 @@ async fn a_large_answer_comes_whole_through_a_small_window_beside_others() {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_reads_hold_up_nobody_else() {
+async fn unread_answers_do_not_delay_others() {
     let world = World::start().await;
     let client = Client::connect(world.address).await;
     put(&client, "large", vec![7; 1_000_000]).await;

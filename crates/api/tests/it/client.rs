@@ -23,7 +23,7 @@ pub struct Answer {
 
 pub const GRPC: (&str, &str) = ("content-type", "application/grpc");
 /// The same to the services, but not on the fast path.
-pub const GRPC_THE_LONG_WAY: (&str, &str) = ("content-type", "application/grpc+proto");
+pub const GRPC_ROUTED: (&str, &str) = ("content-type", "application/grpc+proto");
 
 impl Client {
     pub async fn connect(address: SocketAddr) -> Client {

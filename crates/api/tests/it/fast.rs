@@ -1,6 +1,6 @@
 //! Calls that go straight to the core. From outside they look like those of the services.
 
-use crate::client::{Answer, Client, GRPC, GRPC_THE_LONG_WAY, framed};
+use crate::client::{Answer, Client, GRPC, GRPC_ROUTED, framed};
 use crate::world::World;
 use bytes::Bytes;
 use h2::client::Builder;
@@ -21,7 +21,7 @@ fn get(key: &'static str) -> wire::RangeRequest {
 async fn both_ways(client: &Client, method: &str, more: &[(&str, &str)], body: Bytes) -> [Answer; 2] {
     let path = format!("/etcdserverpb.KV/{method}");
     let short = client.post(&path, &[&[GRPC], more].concat(), body.clone()).await.unwrap();
-    let long = client.post(&path, &[&[GRPC_THE_LONG_WAY], more].concat(), body).await.unwrap();
+    let long = client.post(&path, &[&[GRPC_ROUTED], more].concat(), body).await.unwrap();
     [short, long]
 }
 

@@ -1,7 +1,7 @@
 //! One member and its client port.
 
 use api::Settings;
-use server::{AuthConfig, Config, Member, Server};
+use server::{AuthConfig, ClusterMember, Config, Server};
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -42,7 +42,7 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let peers: Vec<_> = (0..members).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let address = |listener: &TcpListener| listener.local_addr().unwrap();
-        let member = |(idx, listener): (usize, &TcpListener)| Member {
+        let member = |(idx, listener): (usize, &TcpListener)| ClusterMember {
             name: format!("m{idx}"),
             peer_addr: address(listener).to_string(),
         };
@@ -76,7 +76,7 @@ impl World {
             drain_timeout: Duration::from_secs(5),
             audit: None,
             auth,
-            mesh: server::config::Mesh::default(),
+            mesh: server::config::MeshConfig::default(),
         };
         let settings = Settings {
             request_bytes_max: config.request_bytes_max,

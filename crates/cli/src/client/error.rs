@@ -1,7 +1,7 @@
 //! Why a verb failed, with the exit code that tells a script what to do about it.
 
 use crate::args::USAGE;
-use base::code::Grpc;
+use base::code::GrpcCode;
 use std::process::ExitCode;
 use tonic::Code;
 
@@ -48,13 +48,13 @@ impl Error {
     pub fn exit_code(&self) -> ExitCode {
         let number = match self {
             Error::Usage(_) | Error::Tls(_) => USAGE,
-            Error::Unhealthy => Grpc::Unavailable.exit_code(),
+            Error::Unhealthy => GrpcCode::Unavailable.exit_code(),
             Error::Call(error) | Error::WatchEnded(error) => exit_code_of(error),
             Error::File { .. } | Error::Digest | Error::Offline(_) => 1,
             Error::Command { .. } | Error::Output(_) | Error::Input(_) | Error::Signals(_) => 1,
             Error::Rest { status: 400..=428, .. } => USAGE,
             Error::Rest { status: 429 | 503 | 504, .. } | Error::RestUnavailable(_) => {
-                Grpc::Unavailable.exit_code()
+                GrpcCode::Unavailable.exit_code()
             }
             Error::Rest { .. } => 1,
             Error::Interrupted => INTERRUPTED,
@@ -71,15 +71,15 @@ impl Error {
 fn exit_code_of(error: &client::Error) -> u8 {
     match error {
         client::Error::BadEndpoint { .. } => USAGE,
-        client::Error::Unreachable { .. } => Grpc::Unavailable.exit_code(),
-        client::Error::TimedOut => Grpc::DeadlineExceeded.exit_code(),
+        client::Error::Unreachable { .. } => GrpcCode::Unavailable.exit_code(),
+        client::Error::TimedOut => GrpcCode::DeadlineExceeded.exit_code(),
         client::Error::Refused(status) => {
-            Grpc::from_number(status.code() as u8).map_or(1, |code| code.exit_code())
+            GrpcCode::from_number(status.code() as u8).map_or(1, |code| code.exit_code())
         }
-        client::Error::Compacted { .. } => Grpc::OutOfRange.exit_code(),
-        client::Error::LeaseGone { .. } => Grpc::NotFound.exit_code(),
-        client::Error::LockHeld { .. } => Grpc::DeadlineExceeded.exit_code(),
-        client::Error::LockLost { .. } => Grpc::Unavailable.exit_code(),
+        client::Error::Compacted { .. } => GrpcCode::OutOfRange.exit_code(),
+        client::Error::LeaseGone { .. } => GrpcCode::NotFound.exit_code(),
+        client::Error::LockHeld { .. } => GrpcCode::DeadlineExceeded.exit_code(),
+        client::Error::LockLost { .. } => GrpcCode::Unavailable.exit_code(),
         client::Error::Canceled { .. } => 1,
     }
 }

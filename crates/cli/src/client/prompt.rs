@@ -35,7 +35,7 @@ pub fn ask_twice(user: &str) -> Result<String, Error> {
 }
 
 fn ask_with(prompt: &str) -> Result<String, Error> {
-    let quiet = Quiet::begin().map_err(|error| Error::Input(error.into()))?;
+    let quiet = NoEcho::begin().map_err(|error| Error::Input(error.into()))?;
     let show = |text: &str| {
         let mut err = std::io::stderr().lock();
         err.write_all(text.as_bytes()).and_then(|()| err.flush()).map_err(Error::Output)
@@ -54,10 +54,10 @@ fn read_line() -> Result<Vec<u8>, Error> {
         match rustix::io::read(std::io::stdin(), &mut byte) {
             Ok(0) => return Err(end_of_input()),
             Ok(_) => match take(&mut line, byte[0]) {
-                Typed::More => {}
-                Typed::Line => return Ok(line),
-                Typed::End => return Err(end_of_input()),
-                Typed::Interrupt => return Err(Error::Interrupted),
+                TypedInput::More => {}
+                TypedInput::Line => return Ok(line),
+                TypedInput::End => return Err(end_of_input()),
+                TypedInput::Interrupt => return Err(Error::Interrupted),
             },
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(Error::Input(error.into())),
@@ -71,18 +71,18 @@ pub fn end_of_input() -> Error {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Typed {
+enum TypedInput {
     More,
     Line,
     End,
     Interrupt,
 }
 
-fn take(line: &mut Vec<u8>, byte: u8) -> Typed {
+fn take(line: &mut Vec<u8>, byte: u8) -> TypedInput {
     match byte {
-        b'\r' | b'\n' => return Typed::Line,
-        END_OF_TEXT => return Typed::Interrupt,
-        END_OF_INPUT if line.is_empty() => return Typed::End,
+        b'\r' | b'\n' => return TypedInput::Line,
+        END_OF_TEXT => return TypedInput::Interrupt,
+        END_OF_INPUT if line.is_empty() => return TypedInput::End,
         END_OF_INPUT => {}
         ERASE_LINE => line.clear(),
         BACKSPACE | DELETE => {
@@ -91,27 +91,27 @@ fn take(line: &mut Vec<u8>, byte: u8) -> Typed {
         }
         byte => line.push(byte),
     }
-    Typed::More
+    TypedInput::More
 }
 
 /// A terminal that does not echo, until this is dropped.
-struct Quiet {
+struct NoEcho {
     before: Termios,
 }
 
-impl Quiet {
-    fn begin() -> rustix::io::Result<Quiet> {
+impl NoEcho {
+    fn begin() -> rustix::io::Result<NoEcho> {
         let before = tcgetattr(std::io::stdin())?;
         let mut quiet = before.clone();
         quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
         quiet.special_codes[SpecialCodeIndex::VMIN] = 1;
         quiet.special_codes[SpecialCodeIndex::VTIME] = 0;
         tcsetattr(std::io::stdin(), OptionalActions::Now, &quiet)?;
-        Ok(Quiet { before })
+        Ok(NoEcho { before })
     }
 }
 
-impl Drop for Quiet {
+impl Drop for NoEcho {
     fn drop(&mut self) {
         // The terminal may be gone.
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
@@ -122,29 +122,29 @@ impl Drop for Quiet {
 mod tests {
     use super::*;
 
-    fn typed(bytes: &[u8]) -> (Vec<u8>, Typed) {
+    fn typed(bytes: &[u8]) -> (Vec<u8>, TypedInput) {
         let mut line = Vec::new();
         for byte in bytes {
             match take(&mut line, *byte) {
-                Typed::More => {}
+                TypedInput::More => {}
                 end => return (line, end),
             }
         }
-        (line, Typed::More)
+        (line, TypedInput::More)
     }
 
     #[test]
     fn keys_do_what_they_do_in_a_line() {
         for (bytes, line, end) in [
-            (&b"secret\r"[..], &b"secret"[..], Typed::Line),
-            (b"sex\x7fcret\n", b"secret", Typed::Line),
-            ("ab\u{e9}\u{20ac}\x7f\x08\n".as_bytes(), b"ab", Typed::Line),
-            (b"\x7f\x7fa\n", b"a", Typed::Line),
-            (b"wrong\x15right\n", b"right", Typed::Line),
-            (b"a\x04b\n", b"ab", Typed::Line),
-            (b"\x04", b"", Typed::End),
-            (b"abc\x03", b"abc", Typed::Interrupt),
-            (b"\r", b"", Typed::Line),
+            (&b"secret\r"[..], &b"secret"[..], TypedInput::Line),
+            (b"sex\x7fcret\n", b"secret", TypedInput::Line),
+            ("ab\u{e9}\u{20ac}\x7f\x08\n".as_bytes(), b"ab", TypedInput::Line),
+            (b"\x7f\x7fa\n", b"a", TypedInput::Line),
+            (b"wrong\x15right\n", b"right", TypedInput::Line),
+            (b"a\x04b\n", b"ab", TypedInput::Line),
+            (b"\x04", b"", TypedInput::End),
+            (b"abc\x03", b"abc", TypedInput::Interrupt),
+            (b"\r", b"", TypedInput::Line),
         ] {
             assert_eq!(typed(bytes), (line.to_vec(), end), "{}", bytes.escape_ascii());
         }

@@ -11,8 +11,10 @@ use crate::config::values::Values;
 use crate::log::Output;
 use api::BrowserSettings;
 use base::limits::RESPONSE_BYTES_MAX;
-use server::config::Mesh;
-use server::{AuditConfig, AuditTarget, AuthConfig, Compaction, Config, Join, Member, PeerSecurity};
+use server::config::MeshConfig;
+use server::{
+    AuditConfig, AuditTarget, AuthConfig, ClusterMember, CompactionConfig, Config, JoinConfig, PeerSecurity,
+};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -23,10 +25,10 @@ const STANDARD_ERROR: &str = "-";
 
 /// What the process needs to run: the member's configuration, where it listens, and how it logs.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct CheckedConfig {
     pub config: Config,
     /// Where clients are served; the first is the client address of the configuration.
-    pub client_addrs: Vec<Listen>,
+    pub client_addrs: Vec<ListenAddr>,
     /// The listen address of the data API, and its advertised address.
     pub http_addr: Option<SocketAddr>,
     pub advertise_http: String,
@@ -38,10 +40,10 @@ pub struct Checked {
     /// Names of this node, and pages that may ask it.
     pub browsers: BrowserSettings,
     /// Where only probes and metrics are served.
-    pub metrics_addrs: Vec<Listen>,
+    pub metrics_addrs: Vec<ListenAddr>,
     /// The certificates of those of these ports that use TLS; the data API does as the first client port does.
     pub tls: Option<ClientTls>,
-    pub manner: Manner,
+    pub output_style: OutputStyle,
     /// Whether the duration of calls is observed.
     pub timed: bool,
     pub log_filter: String,
@@ -52,7 +54,7 @@ pub struct Checked {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listen {
+pub struct ListenAddr {
     pub address: SocketAddr,
     /// With TLS.
     pub sealed: bool,
@@ -60,7 +62,7 @@ pub struct Listen {
 
 /// How the process behaves on standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum OutputStyle {
     /// One line on standard output announces the addresses.
     Althing,
     /// Standard output stays empty, as etcd leaves it.
@@ -71,7 +73,7 @@ pub enum Manner {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Problems(pub Vec<String>);
 
-pub fn check(values: &Values) -> Result<Checked, Problems> {
+pub fn check(values: &Values) -> Result<CheckedConfig, Problems> {
     let misshapen: Vec<String> = Id::ALL.iter().filter_map(|id| check_shape(*id, values)).collect();
     if !misshapen.is_empty() {
         return Err(Problems(misshapen));
@@ -158,22 +160,22 @@ fn browsers(values: &Values) -> BrowserSettings {
     BrowserSettings { hosts, origins: listed(values.text(Id::Cors)) }
 }
 
-fn parse_members(text: &str) -> Option<Vec<Member>> {
+fn parse_members(text: &str) -> Option<Vec<ClusterMember>> {
     text.split(',').map(|member| parse_member(member.trim())).collect()
 }
 
-fn parse_join(text: &str) -> Option<Join> {
+fn parse_join(text: &str) -> Option<JoinConfig> {
     let ask: Vec<String> = text.split(',').map(|place| place.trim().to_owned()).collect();
-    (!text.is_empty()).then_some(Join { ask, add: true, token: None })
+    (!text.is_empty()).then_some(JoinConfig { ask, add: true, token: None })
 }
 
-fn parse_member(text: &str) -> Option<Member> {
+fn parse_member(text: &str) -> Option<ClusterMember> {
     let (name, address) = text.split_once('=')?;
     (is_word(name) && is_host_port(address))
-        .then(|| Member { name: name.to_owned(), peer_addr: address.to_owned() })
+        .then(|| ClusterMember { name: name.to_owned(), peer_addr: address.to_owned() })
 }
 
-fn assemble(values: &Values) -> Checked {
+fn assemble(values: &Values) -> CheckedConfig {
     let ms = |id| Duration::from_millis(values.number(id));
     let bytes = |id| usize::try_from(values.number(id)).expect("bounded by the table");
     let address = |id| values.text(id).parse().expect("checked to be an address");
@@ -213,7 +215,7 @@ fn assemble(values: &Values) -> Checked {
             staleness_max: Some(ms(Id::AuthStalenessMax)).filter(|max| !max.is_zero()),
             bcrypt_cost: u32::try_from(values.number(Id::BcryptCost)).expect("bounded by the table"),
         },
-        mesh: Mesh {
+        mesh: MeshConfig {
             region: values.text(Id::Region).to_owned(),
             region_peers: parse_members(values.text(Id::RegionPeers))
                 .unwrap_or_default()
@@ -224,11 +226,11 @@ fn assemble(values: &Values) -> Checked {
             zone: values.text(Id::Zone).to_owned(),
             points: u32::try_from(values.number(Id::Vnodes)).expect("bounded by the table"),
             data_only: values.text(Id::DataOnly) == "true",
-            ..Mesh::default()
+            ..MeshConfig::default()
         },
     };
-    Checked {
-        client_addrs: vec![Listen { address: config.client_addr, sealed: tls.is_some() }],
+    CheckedConfig {
+        client_addrs: vec![ListenAddr { address: config.client_addr, sealed: tls.is_some() }],
         http_addr: values.text(Id::HttpAddr).parse().ok(),
         advertise_http: values.text(Id::AdvertiseHttp).to_owned(),
         connections_max: bytes(Id::ConnectionsMax),
@@ -238,7 +240,7 @@ fn assemble(values: &Values) -> Checked {
         metrics_addrs: vec![],
         tls,
         config,
-        manner: Manner::Althing,
+        output_style: OutputStyle::Althing,
         timed: false,
         log_filter: values.text(Id::LogLevel).to_owned(),
         log_pretty: values.text(Id::LogFormat) == "pretty",
@@ -264,10 +266,10 @@ fn audit(values: &Values) -> Option<AuditConfig> {
 const COMPACTION_INTERVAL_MAX: Duration = Duration::from_secs(10);
 
 /// A compaction also writes the rows of the index, so it must be worth some revisions.
-fn compaction(values: &Values) -> Option<Compaction> {
+fn compaction(values: &Values) -> Option<CompactionConfig> {
     let keep_age = Duration::from_millis(values.number(Id::CompactionRetentionMs));
     let keep_revisions = values.number(Id::CompactionRetentionRevisions);
-    (values.text(Id::Compaction) == "auto").then_some(Compaction {
+    (values.text(Id::Compaction) == "auto").then_some(CompactionConfig {
         keep_age,
         keep_revisions,
         interval: keep_age.clamp(Duration::from_secs(1), COMPACTION_INTERVAL_MAX),

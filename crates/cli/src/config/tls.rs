@@ -5,12 +5,12 @@ use crate::config::setting::Id;
 use crate::config::values::Values;
 use server::Config;
 use std::path::PathBuf;
-use tls::{Files, MinVersion, PeerFiles, SelfSigned};
+use tls::{MinVersion, PeerFiles, SelfSigned, ServerFiles};
 
 /// TLS on the ports for clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientTls {
-    pub files: Files,
+    pub files: ServerFiles,
     pub min: MinVersion,
     /// Whether the name on a client's certificate is that of a user.
     pub names_users: bool,
@@ -25,7 +25,7 @@ pub fn clients(values: &Values) -> Option<ClientTls> {
     };
     let self_signed = if path(values, Id::CertFile).is_none() { own() } else { None };
     let made = |name: &str| self_signed.as_ref().map(|made| made.dir.join(name));
-    let files = Files {
+    let files = ServerFiles {
         cert: path(values, Id::CertFile).or_else(|| made("cert.pem"))?,
         key: path(values, Id::KeyFile).or_else(|| made("key.pem"))?,
         ca: path(values, Id::TrustedCaFile),

@@ -3,7 +3,7 @@
 //! the member starts.
 
 use crate::client::duration;
-use jwt::{Keys, Method};
+use jwt::{JwtKeys, SigningMethod};
 use server::SignedTokens;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const KEY_FILE_BYTES_MAX: u64 = 1 << 20;
 #[derive(Debug, PartialEq, Eq)]
 pub enum TokenOptions {
     Simple,
-    Signed { method: Method, public: Option<String>, private: Option<String>, ttl: Duration },
+    Signed { method: SigningMethod, public: Option<String>, private: Option<String>, ttl: Duration },
 }
 
 impl TokenOptions {
@@ -55,7 +55,7 @@ impl TokenOptions {
     pub fn load(&self) -> Result<Option<SignedTokens>, String> {
         let TokenOptions::Signed { method, public, private, ttl } = self else { return Ok(None) };
         let (public, private) = (read(public.as_deref())?, read(private.as_deref())?);
-        let keys = Keys::load(*method, public.as_deref(), private.as_deref());
+        let keys = JwtKeys::load(*method, public.as_deref(), private.as_deref());
         let keys = Arc::new(keys.map_err(|error| error.to_string())?);
         Ok(Some(SignedTokens { keys, ttl: *ttl }))
     }
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(TokenOptions::parse("simple"), Some(TokenOptions::Simple));
         let text = "jwt,pub-key=/a/b.pub,priv-key=c,sign-method=PS384,ttl=10m";
         let expected = TokenOptions::Signed {
-            method: Method::Ps384,
+            method: SigningMethod::Ps384,
             public: Some("/a/b.pub".to_owned()),
             private: Some("c".to_owned()),
             ttl: Duration::from_secs(600),

@@ -1,7 +1,7 @@
 //! One member of a development cluster: a child process that is restarted until shutdown.
 //! Its warnings come out under its name.
 
-use super::tell;
+use super::print_line;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The directory and addresses of a member.
 #[derive(Clone)]
-pub struct Place {
+pub struct MemberPlan {
     pub name: String,
     pub client: String,
     pub peer: String,
@@ -26,11 +26,11 @@ pub struct Place {
     pub cluster: String,
     /// The file of the secret that the members share.
     pub secret: PathBuf,
-    pub region: Option<Region>,
+    pub region: Option<RegionPlan>,
     pub data_dir: PathBuf,
 }
 
-impl Place {
+impl MemberPlan {
     pub fn region_name(&self) -> Option<&str> {
         self.region.as_ref().map(|region| region.name.as_str())
     }
@@ -38,7 +38,7 @@ impl Place {
 
 /// The region of a member, if there are several.
 #[derive(Clone)]
-pub struct Region {
+pub struct RegionPlan {
     pub name: String,
     /// Where nodes of the others are.
     pub peers: String,
@@ -47,37 +47,37 @@ pub struct Region {
 }
 
 pub struct Member {
-    place: Place,
+    plan: MemberPlan,
     child: Child,
 }
 
 impl Member {
-    pub fn start(place: Place, stopping: &watch::Receiver<bool>) -> std::io::Result<Member> {
-        let mut child = spawn(&place)?;
+    pub fn start(plan: MemberPlan, stopping: &watch::Receiver<bool>) -> std::io::Result<Member> {
+        let mut child = spawn(&plan)?;
         if let Some(log) = child.stderr.take() {
-            tokio::spawn(relay(place.name.clone(), log, stopping.clone()));
+            tokio::spawn(relay(plan.name.clone(), log, stopping.clone()));
         }
-        Ok(Member { place, child })
+        Ok(Member { plan, child })
     }
 
     /// Runs until shutdown; restarts the process when it dies before.
     pub async fn keep_alive(mut self, mut stopping: watch::Receiver<bool>) {
         loop {
-            let name = self.place.name.clone();
+            let name = self.plan.name.clone();
             tokio::select! {
                 () = asked_to_stop(&mut stopping) => return self.stop().await,
                 ended = self.child.wait() => match ended {
-                    Ok(status) => tell(&format!("{name} ended ({status}), starting it again")),
-                    Err(error) => tell(&format!("{name} is lost: {error}")),
+                    Ok(status) => print_line(&format!("{name} ended ({status}), starting it again")),
+                    Err(error) => print_line(&format!("{name} is lost: {error}")),
                 },
             }
             tokio::select! {
                 () = asked_to_stop(&mut stopping) => return,
                 () = tokio::time::sleep(RESTART_PAUSE) => {}
             }
-            match Member::start(self.place.clone(), &stopping) {
+            match Member::start(self.plan.clone(), &stopping) {
                 Ok(member) => self = member,
-                Err(error) => tell(&format!("{name} cannot be started again: {error}")),
+                Err(error) => print_line(&format!("{name} cannot be started again: {error}")),
             }
         }
     }
@@ -89,7 +89,7 @@ impl Member {
             let _ = kill_process(pid, Signal::TERM);
         }
         if tokio::time::timeout(STOP_TIMEOUT, self.child.wait()).await.is_err() {
-            tell(&format!("{} does not stop and is killed", self.place.name));
+            print_line(&format!("{} does not stop and is killed", self.plan.name));
             let _ = self.child.kill().await;
         }
     }
@@ -101,23 +101,23 @@ async fn asked_to_stop(stopping: &mut watch::Receiver<bool>) {
 }
 
 /// In a process group of its own, so that Ctrl-C reaches it only through this process.
-fn spawn(place: &Place) -> std::io::Result<Child> {
+fn spawn(plan: &MemberPlan) -> std::io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("serve");
-    if let Some(Region { name, peers, secrets }) = &place.region {
+    if let Some(RegionPlan { name, peers, secrets }) = &plan.region {
         command.args(["--region", name, "--region-peers", peers, "--region-secret", secrets]);
     }
     command
-        .args(["--name", &place.name])
-        .args(["--client-addr", &place.client])
-        .args(["--peer-addr", &place.peer])
-        .args(["--http-addr", &place.http])
-        .args(["--initial-cluster", &place.cluster])
+        .args(["--name", &plan.name])
+        .args(["--client-addr", &plan.client])
+        .args(["--peer-addr", &plan.peer])
+        .args(["--http-addr", &plan.http])
+        .args(["--initial-cluster", &plan.cluster])
         .args(["--log-level", "warn"])
         .arg("--data-dir")
-        .arg(&place.data_dir)
+        .arg(&plan.data_dir)
         .arg("--cluster-secret-file")
-        .arg(&place.secret)
+        .arg(&plan.secret)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

@@ -4,10 +4,10 @@
 
 /// The treatment of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum FlagTreatment {
     Honoured,
     /// Accepted; the text says why it needs no effect.
-    Idle(&'static str),
+    NoEffect(&'static str),
     /// Refused unless it is given empty, `false` or `off`; the text says what to do.
     Refused(&'static str),
 }
@@ -24,7 +24,7 @@ pub enum Shape {
 pub struct Flag {
     pub name: &'static str,
     pub shape: Shape,
-    pub fate: Fate,
+    pub treatment: FlagTreatment,
 }
 
 impl Flag {
@@ -41,52 +41,53 @@ impl Flag {
 /// Flags that come and go between releases; one of them that is not in the table is accepted without effect.
 pub const EXPERIMENTAL: &str = "experimental-";
 
-const NAMES: Fate =
-    Fate::Refused("a certificate is believed by who signed it, and a member's by the address that it names");
-const DISCOVERY: Fate =
-    Fate::Refused("discovery services are not asked; list the members in --initial-cluster");
-const V2: Fate = Fate::Idle("the v2 API is not served");
-const OTHER_STORE: Fate = Fate::Idle("the storage engine is another one");
-const WATCHED: Fate = Fate::Idle("there is nothing here that it would set");
-const TRACING: Fate = Fate::Idle("distributed tracing is not exported");
+const NAMES: FlagTreatment = FlagTreatment::Refused(
+    "a certificate is believed by who signed it, and a member's by the address that it names",
+);
+const DISCOVERY: FlagTreatment =
+    FlagTreatment::Refused("discovery services are not asked; list the members in --initial-cluster");
+const V2: FlagTreatment = FlagTreatment::NoEffect("the v2 API is not served");
+const OTHER_STORE: FlagTreatment = FlagTreatment::NoEffect("the storage engine is another one");
+const WATCHED: FlagTreatment = FlagTreatment::NoEffect("there is nothing here that it would set");
+const TRACING: FlagTreatment = FlagTreatment::NoEffect("distributed tracing is not exported");
 
-const fn switch(name: &'static str, fate: Fate) -> Flag {
-    Flag { name, shape: Shape::Switch, fate }
+const fn switch(name: &'static str, treatment: FlagTreatment) -> Flag {
+    Flag { name, shape: Shape::Switch, treatment }
 }
 
-const fn value(name: &'static str, fate: Fate) -> Flag {
-    Flag { name, shape: Shape::Value, fate }
+const fn value(name: &'static str, treatment: FlagTreatment) -> Flag {
+    Flag { name, shape: Shape::Value, treatment }
 }
 
-use Fate::{Honoured, Idle, Refused};
+use FlagTreatment::{Honoured, NoEffect, Refused};
 
 pub static TABLE: &[Flag] = &[
     // Member
     value("name", Honoured),
     value("data-dir", Honoured),
     value("listen-client-urls", Honoured),
-    value("listen-client-http-urls", Idle("HTTP is served on the client port as well")),
+    value("listen-client-http-urls", NoEffect("HTTP is served on the client port as well")),
     value("listen-peer-urls", Honoured),
     value("heartbeat-interval", Honoured),
     value("election-timeout", Honoured),
     value("max-request-bytes", Honoured),
     value("max-txn-ops", Honoured),
-    value("snapshot-count", Idle("the log is cut as soon as the store holds what it says")),
+    value("snapshot-count", NoEffect("the log is cut as soon as the store holds what it says")),
     value("quota-backend-bytes", Honoured),
-    value("wal-dir", Idle("the log is kept in the data directory")),
+    value("wal-dir", NoEffect("the log is kept in the data directory")),
     value("max-snapshots", OTHER_STORE),
     value("max-wals", OTHER_STORE),
-    value("max-concurrent-streams", Idle("4096 streams a connection")),
+    value("max-concurrent-streams", NoEffect("4096 streams a connection")),
     value("backend-bbolt-freelist-type", OTHER_STORE),
     value("backend-batch-interval", OTHER_STORE),
     value("backend-batch-limit", OTHER_STORE),
-    value("grpc-keepalive-min-time", Idle("frequent pings are answered")),
-    value("grpc-keepalive-interval", Idle("a ping every 30 seconds")),
-    value("grpc-keepalive-timeout", Idle("a ping is waited for 20 seconds")),
+    value("grpc-keepalive-min-time", NoEffect("frequent pings are answered")),
+    value("grpc-keepalive-interval", NoEffect("a ping every 30 seconds")),
+    value("grpc-keepalive-timeout", NoEffect("a ping is waited for 20 seconds")),
     switch("initial-election-tick-advance", WATCHED),
     switch("socket-reuse-port", WATCHED),
     switch("socket-reuse-address", WATCHED),
-    switch("unsafe-no-fsync", Idle("every write is synced")),
+    switch("unsafe-no-fsync", NoEffect("every write is synced")),
     switch("force-new-cluster", Refused("a cluster is not remade from one member; restore a copy instead")),
     // Clustering
     value("initial-advertise-peer-urls", Honoured),
@@ -94,12 +95,12 @@ pub static TABLE: &[Flag] = &[
     value("initial-cluster-token", Honoured),
     value("initial-cluster-state", Honoured),
     value("advertise-client-urls", Honoured),
-    switch("pre-vote", Idle("candidates always ask first")),
-    switch("strict-reconfig-check", Idle("always checked")),
+    switch("pre-vote", NoEffect("candidates always ask first")),
+    switch("strict-reconfig-check", NoEffect("always checked")),
     value("auto-compaction-mode", Honoured),
     value("auto-compaction-retention", Honoured),
     value("discovery", DISCOVERY),
-    value("discovery-fallback", Idle("discovery services are not asked")),
+    value("discovery-fallback", NoEffect("discovery services are not asked")),
     value("discovery-proxy", DISCOVERY),
     value("discovery-srv", DISCOVERY),
     value("discovery-srv-name", DISCOVERY),
@@ -131,9 +132,9 @@ pub static TABLE: &[Flag] = &[
     value("peer-cert-allowed-hostname", NAMES),
     switch("peer-auto-tls", Honoured),
     value("peer-crl-file", Honoured),
-    switch("peer-skip-client-san-verification", Idle("where a connection comes from is not looked up")),
+    switch("peer-skip-client-san-verification", NoEffect("where a connection comes from is not looked up")),
     value("self-signed-cert-validity", Honoured),
-    value("cipher-suites", Idle("no weak ones are spoken")),
+    value("cipher-suites", NoEffect("no weak ones are spoken")),
     value("tls-min-version", Honoured),
     value("tls-max-version", Honoured),
     value("cors", Honoured),
@@ -145,16 +146,16 @@ pub static TABLE: &[Flag] = &[
     value("log-level", Honoured),
     value("log-outputs", Honoured),
     value("log-output", Honoured),
-    value("logger", Idle("there is one logger")),
-    value("log-format", Idle("a line of text an event")),
-    switch("enable-log-rotation", Idle("files are not rotated")),
-    value("log-rotation-config-json", Idle("files are not rotated")),
+    value("logger", NoEffect("there is one logger")),
+    value("log-format", NoEffect("a line of text an event")),
+    switch("enable-log-rotation", NoEffect("files are not rotated")),
+    value("log-rotation-config-json", NoEffect("files are not rotated")),
     switch("debug", Honoured),
     value("log-package-levels", WATCHED),
     value("listen-metrics-urls", Honoured),
     value("metrics", Honoured),
-    switch("enable-pprof", Idle("there is no Go runtime to profile")),
-    switch("enable-grpc-gateway", Idle("the JSON gateway is always served")),
+    switch("enable-pprof", NoEffect("there is no Go runtime to profile")),
+    switch("enable-grpc-gateway", NoEffect("the JSON gateway is always served")),
     switch("enable-distributed-tracing", TRACING),
     value("distributed-tracing-address", TRACING),
     value("distributed-tracing-service-name", TRACING),

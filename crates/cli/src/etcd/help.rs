@@ -1,6 +1,6 @@
 //! What `etcd --help` and `etcd --version` print.
 
-use super::flags::{Fate, TABLE};
+use super::flags::{FlagTreatment, TABLE};
 
 const HEAD: &str = "\
 Usage: etcd [flags]   (or: althing etcd [flags])
@@ -18,18 +18,18 @@ Example:
 pub fn text() -> String {
     let mut text = HEAD.to_owned();
     text.push_str("\nHonoured:\n");
-    for flag in TABLE.iter().filter(|flag| flag.fate == Fate::Honoured) {
+    for flag in TABLE.iter().filter(|flag| flag.treatment == FlagTreatment::Honoured) {
         text.push_str(&format!("  --{}\n", flag.name));
     }
     text.push_str("\nAccepted without effect (so is every other --experimental-...):\n");
     for flag in TABLE {
-        if let Fate::Idle(why) = flag.fate {
+        if let FlagTreatment::NoEffect(why) = flag.treatment {
             text.push_str(&format!("  --{}: {why}\n", flag.name));
         }
     }
     text.push_str("\nRefused:\n");
     for flag in TABLE {
-        if let Fate::Refused(why) = flag.fate {
+        if let FlagTreatment::Refused(why) = flag.treatment {
             text.push_str(&format!("  --{}: {why}\n", flag.name));
         }
     }

@@ -2,27 +2,27 @@
 //! `-flag` and `--flag` are the same; a value stands behind an equal sign or is the next word, but a switch
 //! takes none that is a word of its own. Given twice, the last one counts.
 
-use super::flags::{EXPERIMENTAL, Fate, Flag, Shape, TABLE};
+use super::flags::{EXPERIMENTAL, Flag, FlagTreatment, Shape, TABLE};
 
-pub enum Line {
+pub enum ParsedLine {
     Help,
     Version,
-    Flags(Vec<Given>),
+    Flags(Vec<GivenFlag>),
 }
 
 /// One flag with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct GivenFlag {
     pub name: String,
     pub value: String,
     /// Its treatment, by the table.
-    pub fate: Fate,
+    pub treatment: FlagTreatment,
     /// How the user wrote it: `--name` or `ETCD_NAME`.
     pub origin: String,
 }
 
-pub fn read(args: &[String], variable: &dyn Fn(&str) -> Option<String>) -> Result<Line, String> {
-    let mut given: Vec<Given> = vec![];
+pub fn read(args: &[String], variable: &dyn Fn(&str) -> Option<String>) -> Result<ParsedLine, String> {
+    let mut given: Vec<GivenFlag> = vec![];
     let mut words = args.iter().peekable();
     while let Some(word) = words.next() {
         let Some(text) = flag_text(word) else { return Err(refuse_word(word)) };
@@ -31,42 +31,42 @@ pub fn read(args: &[String], variable: &dyn Fn(&str) -> Option<String>) -> Resul
             None => (text, None),
         };
         match name {
-            "h" | "help" => return Ok(Line::Help),
-            "version" => return Ok(Line::Version),
+            "h" | "help" => return Ok(ParsedLine::Help),
+            "version" => return Ok(ParsedLine::Version),
             "" => break,
             _ => {}
         }
-        let (shape, fate) = lookup(name)?;
+        let (shape, treatment) = lookup(name)?;
         let value = match (value, shape) {
             (Some(value), _) => value,
-            (None, Taking::Nothing) => "true".to_owned(),
-            (None, Taking::Next) => words.next().ok_or_else(|| format!("--{name} needs a value"))?.clone(),
-            (None, Taking::NextUnlessFlag) => match words.next_if(|next| !next.starts_with('-')) {
+            (None, ValueRule::Nothing) => "true".to_owned(),
+            (None, ValueRule::Next) => words.next().ok_or_else(|| format!("--{name} needs a value"))?.clone(),
+            (None, ValueRule::NextUnlessFlag) => match words.next_if(|next| !next.starts_with('-')) {
                 Some(value) => value.clone(),
                 None => "true".to_owned(),
             },
         };
         given.retain(|earlier| earlier.name != name);
-        given.push(Given { name: name.to_owned(), value, fate, origin: format!("--{name}") });
+        given.push(GivenFlag { name: name.to_owned(), value, treatment, origin: format!("--{name}") });
     }
     given.extend(from_environment(&given, variable));
-    Ok(Line::Flags(given))
+    Ok(ParsedLine::Flags(given))
 }
 
 /// Whether a flag takes the word behind it.
-enum Taking {
+enum ValueRule {
     Nothing,
     Next,
     /// A flag that is not in the table: a word that looks like a value is one.
     NextUnlessFlag,
 }
 
-fn lookup(name: &str) -> Result<(Taking, Fate), String> {
+fn lookup(name: &str) -> Result<(ValueRule, FlagTreatment), String> {
     match Flag::find(name) {
-        Some(Flag { shape: Shape::Switch, fate, .. }) => Ok((Taking::Nothing, *fate)),
-        Some(Flag { shape: Shape::Value, fate, .. }) => Ok((Taking::Next, *fate)),
+        Some(Flag { shape: Shape::Switch, treatment, .. }) => Ok((ValueRule::Nothing, *treatment)),
+        Some(Flag { shape: Shape::Value, treatment, .. }) => Ok((ValueRule::Next, *treatment)),
         None if name.starts_with(EXPERIMENTAL) => {
-            Ok((Taking::NextUnlessFlag, Fate::Idle("not known to this version")))
+            Ok((ValueRule::NextUnlessFlag, FlagTreatment::NoEffect("not known to this version")))
         }
         None => Err(format!("flag provided but not defined: -{name}")),
     }
@@ -85,12 +85,12 @@ fn refuse_word(word: &str) -> String {
 }
 
 /// A flag of the command line wins; an empty variable is none.
-fn from_environment(given: &[Given], variable: &dyn Fn(&str) -> Option<String>) -> Vec<Given> {
+fn from_environment(given: &[GivenFlag], variable: &dyn Fn(&str) -> Option<String>) -> Vec<GivenFlag> {
     let open = TABLE.iter().filter(|flag| !given.iter().any(|given| given.name == flag.name));
     open.filter_map(|flag| {
         let origin = flag.variable();
         let value = variable(&origin).filter(|value| !value.is_empty())?;
-        Some(Given { name: flag.name.to_owned(), value, fate: flag.fate, origin })
+        Some(GivenFlag { name: flag.name.to_owned(), value, treatment: flag.treatment, origin })
     })
     .collect()
 }
@@ -105,7 +105,9 @@ mod tests {
             environment.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
         match read(&args, &variable)? {
-            Line::Flags(given) => Ok(given.into_iter().map(|given| (given.name, given.value)).collect()),
+            ParsedLine::Flags(given) => {
+                Ok(given.into_iter().map(|given| (given.name, given.value)).collect())
+            }
             _ => Err("help or version".to_owned()),
         }
     }

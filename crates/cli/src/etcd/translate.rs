@@ -2,16 +2,16 @@
 //! Flags go in; a checked configuration with etcd's defaults comes out, or every problem at once. A flag that
 //! has no effect ends up in the one warning, and none is dropped silently.
 
-use super::flags::Fate;
-use super::line::Given;
+use super::flags::FlagTreatment;
+use super::line::GivenFlag;
 use super::urls::{self, Url};
 use crate::client::duration;
-use crate::config::check::{self, Checked, Listen, Manner, Problems};
+use crate::config::check::{self, CheckedConfig, ListenAddr, OutputStyle, Problems};
 use crate::config::gather;
 use crate::config::setting::Id;
 use crate::config::values::{Origin, Value};
 use crate::log::Output;
-use server::Compaction;
+use server::CompactionConfig;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const ELECTION_MS_DEFAULT: u64 = 1_000;
 /// etcd, too, reports progress no more often.
 const PROGRESS_MS_MIN: u128 = 100;
 
-pub fn translate(given: &[Given]) -> Result<Checked, Problems> {
+pub fn translate(given: &[GivenFlag]) -> Result<CheckedConfig, Problems> {
     let mut translation = Translation { given, settings: vec![], problems: vec![], warnings: vec![] };
     translation.refuse_what_cannot_hold();
     let places = translation.take_everything();
@@ -44,7 +44,7 @@ pub fn translate(given: &[Given]) -> Result<Checked, Problems> {
     // etcd has no such port; a variable enables it.
     checked.http_addr = None;
     checked.log_outputs = places.outputs;
-    checked.manner = Manner::Etcd;
+    checked.output_style = OutputStyle::Etcd;
     checked.timed = places.timed;
     checked.config.client_tls = places.advertise_tls;
     // Peers are as open as the URLs say.
@@ -54,27 +54,27 @@ pub fn translate(given: &[Given]) -> Result<Checked, Problems> {
 }
 
 /// What a member needs to know beyond its settings.
-struct Places {
-    clients: Vec<Listen>,
-    metrics: Vec<Listen>,
+struct ClusterAddresses {
+    clients: Vec<ListenAddr>,
+    metrics: Vec<ListenAddr>,
     /// The advertised client URL is `https`.
     advertise_tls: bool,
     outputs: Vec<Output>,
     timed: bool,
     /// The cluster exists, and this member is in its table or has joined already.
     exists: bool,
-    compaction: Option<Compaction>,
+    compaction: Option<CompactionConfig>,
 }
 
 /// The listed members that this one can ask to join.
-fn others_of(config: &server::Config) -> Option<server::Join> {
+fn others_of(config: &server::Config) -> Option<server::JoinConfig> {
     let others = config.initial_cluster.iter().filter(|member| member.name != config.name);
     let ask: Vec<String> = others.map(|member| member.peer_addr.clone()).collect();
-    (!ask.is_empty()).then_some(server::Join { ask, add: false, token: None })
+    (!ask.is_empty()).then_some(server::JoinConfig { ask, add: false, token: None })
 }
 
 struct Translation<'a> {
-    given: &'a [Given],
+    given: &'a [GivenFlag],
     settings: Vec<(Id, Value)>,
     problems: Vec<String>,
     warnings: Vec<String>,
@@ -83,14 +83,14 @@ struct Translation<'a> {
 impl Translation<'_> {
     fn refuse_what_cannot_hold(&mut self) {
         for given in self.given {
-            let Fate::Refused(why) = given.fate else { continue };
+            let FlagTreatment::Refused(why) = given.treatment else { continue };
             if !matches!(given.value.as_str(), "" | "false" | "off" | "0") {
                 self.problems.push(format!("{} cannot be honoured: {why}", given.origin));
             }
         }
     }
 
-    fn take_everything(&mut self) -> Places {
+    fn take_everything(&mut self) -> ClusterAddresses {
         let name = self.given("name").map_or("default".to_owned(), |given| given.value.clone());
         self.copy("name", Id::Name);
         match self.given("data-dir") {
@@ -122,10 +122,18 @@ impl Translation<'_> {
         self.take_progress_interval("watch-progress-notify-interval");
         let timed = self.take_metrics();
         let compaction = self.take_compaction();
-        Places { clients, metrics, advertise_tls, outputs: self.outputs(), timed, exists, compaction }
+        ClusterAddresses {
+            clients,
+            metrics,
+            advertise_tls,
+            outputs: self.outputs(),
+            timed,
+            exists,
+            compaction,
+        }
     }
 
-    fn given(&self, name: &str) -> Option<&Given> {
+    fn given(&self, name: &str) -> Option<&GivenFlag> {
         self.given.iter().find(|given| given.name == name && !given.value.is_empty())
     }
 
@@ -192,7 +200,7 @@ impl Translation<'_> {
     }
 
     /// As in etcd: none without a retention; an age in hours or as a duration, or a number of revisions.
-    fn take_compaction(&mut self) -> Option<Compaction> {
+    fn take_compaction(&mut self) -> Option<CompactionConfig> {
         let mode = self.given("auto-compaction-mode").cloned();
         let retention = self.given("auto-compaction-retention").cloned()?;
         let number = retention.value.parse::<u32>().ok();
@@ -269,10 +277,10 @@ impl Translation<'_> {
     }
 
     /// Every listen URL gets a listener; the first one is the client address.
-    fn take_client_urls(&mut self) -> (Vec<Listen>, bool) {
+    fn take_client_urls(&mut self) -> (Vec<ListenAddr>, bool) {
         let mut listened = self.listen("listen-client-urls");
         if listened.is_empty() {
-            listened = vec![Listen { address: SocketAddr::from(([127, 0, 0, 1], 2379)), sealed: false }];
+            listened = vec![ListenAddr { address: SocketAddr::from(([127, 0, 0, 1], 2379)), sealed: false }];
         }
         self.follow(Id::ClientAddr, listened[0].address.to_string());
         let mut sealed = listened[0].sealed;
@@ -320,7 +328,7 @@ impl Translation<'_> {
     }
 
     fn take_min_version(&mut self) {
-        let version = |given: &Given| match given.value.as_str() {
+        let version = |given: &GivenFlag| match given.value.as_str() {
             "TLS1.2" => Some("1.2"),
             "TLS1.3" => Some("1.3"),
             _ => None,
@@ -418,11 +426,11 @@ impl Translation<'_> {
         }
     }
 
-    fn listen(&mut self, name: &str) -> Vec<Listen> {
+    fn listen(&mut self, name: &str) -> Vec<ListenAddr> {
         let mut addresses = vec![];
         for Url { place, sealed } in self.urls(name) {
             match urls::to_listen(&place) {
-                Ok(address) => addresses.push(Listen { address, sealed }),
+                Ok(address) => addresses.push(ListenAddr { address, sealed }),
                 Err(problem) => self.problems.push(format!("--{name}: {problem}")),
             }
         }
@@ -447,15 +455,15 @@ const LAG_AGE_MAX: Duration = Duration::from_secs(3_600);
 const LAG_REVISIONS_MAX: u64 = 1_000_000;
 
 /// etcd compacts every hour, or more often when less is kept.
-fn by_age(keep_age: Duration) -> Compaction {
+fn by_age(keep_age: Duration) -> CompactionConfig {
     let interval = keep_age.min(Duration::from_secs(3_600));
-    Compaction { keep_age, interval, ..by_count(0) }
+    CompactionConfig { keep_age, interval, ..by_count(0) }
 }
 
 /// etcd compacts every five minutes.
-fn by_count(revisions: u32) -> Compaction {
+fn by_count(revisions: u32) -> CompactionConfig {
     let interval = Duration::from_secs(300);
-    Compaction {
+    CompactionConfig {
         keep_age: Duration::ZERO,
         keep_revisions: u64::from(revisions),
         interval,
@@ -466,10 +474,10 @@ fn by_count(revisions: u32) -> Compaction {
 }
 
 /// One line for all flags that do nothing here.
-fn warn_of_idle(given: &[Given]) -> Vec<String> {
+fn warn_of_idle(given: &[GivenFlag]) -> Vec<String> {
     let idle: Vec<&str> = given
         .iter()
-        .filter(|given| matches!(given.fate, Fate::Idle(_)))
+        .filter(|given| matches!(given.treatment, FlagTreatment::NoEffect(_)))
         .map(|given| given.origin.as_str())
         .collect();
     if idle.is_empty() { vec![] } else { vec![format!("accepted without effect: {}", idle.join(", "))] }

@@ -43,13 +43,13 @@ pub enum Failure {
 }
 
 /// The address of an endpoint, and its TLS settings, if it uses TLS.
-pub struct Place<'a> {
+pub struct HttpEndpoint<'a> {
     pub address: &'a str,
     pub tls: Option<Arc<ClientConfig>>,
 }
 
 pub async fn exchange(
-    place: &Place<'_>,
+    place: &HttpEndpoint<'_>,
     request: &Request,
     dial: Duration,
     patience: Duration,
@@ -72,7 +72,7 @@ enum Stream {
     Sealed(Box<TlsStream<TcpStream>>),
 }
 
-async fn connect(place: &Place<'_>) -> io::Result<Stream> {
+async fn connect(place: &HttpEndpoint<'_>) -> io::Result<Stream> {
     let stream = TcpStream::connect(place.address).await?;
     stream.set_nodelay(true)?;
     let Some(tls) = &place.tls else { return Ok(Stream::Plain(stream)) };

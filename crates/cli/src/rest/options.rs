@@ -1,7 +1,7 @@
 //! The options of the verbs that use REST, and their calls: the endpoints are tried in turn until one answers.
 //! A write carries an id of its own, so that a retry elsewhere does not execute it twice.
 
-use super::http::{Answer, Failure, Place, Request, exchange, percent_encode};
+use super::http::{Answer, Failure, HttpEndpoint, Request, exchange, percent_encode};
 use crate::client::{Error, TlsOptions, duration, login_of};
 use ::client::Login;
 use base64::Engine;
@@ -95,7 +95,7 @@ impl RestOptions {
         let tls = self.tls.files_for(&endpoints)?.map(|files| files.config(&[b"http/1.1"])).transpose()?;
         for endpoint in endpoints {
             let (address, sealed) = address_of(&endpoint, tls.is_some());
-            let place = Place { address, tls: tls.clone().filter(|_| sealed) };
+            let place = HttpEndpoint { address, tls: tls.clone().filter(|_| sealed) };
             match exchange(&place, &request, self.dial_timeout, self.command_timeout).await {
                 Ok(answer) if answer.status < 400 => return Ok(answer),
                 // Another node may reach the replicas that this one does not.

@@ -1,6 +1,6 @@
 //! `althing del`: deletes a key or a range of keys, and prints how many there were.
 
-use super::{Error, Extent, Options, Printer, print, range_of};
+use super::{Error, Options, Printer, RangeForm, print, range_of};
 use clap::Args;
 use proto::etcdserverpb::DeleteRangeRequest;
 use std::ffi::OsString;
@@ -41,7 +41,7 @@ impl Del {
         if self.range && self.range_end.is_none() {
             return Err(Error::Usage("--range needs a range end: `del KEY RANGE_END --range`".to_owned()));
         }
-        let extent = Extent::of(self.prefix, self.from_key)?;
+        let extent = RangeForm::of(self.prefix, self.from_key)?;
         let (key, range_end) = range_of(&self.key, self.range_end.as_ref(), extent)?;
         Ok(DeleteRangeRequest { key: key.into(), range_end: range_end.into(), prev_kv: self.prev_kv })
     }

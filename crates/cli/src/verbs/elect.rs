@@ -68,7 +68,7 @@ impl Elect {
             None => Ok(()),
         };
         // A candidate that was interrupted while it waited has left the election before the process ends.
-        client.settle().await;
+        client.wait_for_releases().await;
         outcome.and_then(|()| Ok(resigned?))
     }
 }

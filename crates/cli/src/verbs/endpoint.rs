@@ -26,10 +26,10 @@ Example:
 pub enum Endpoint {
     /// Prints the status of each endpoint
     #[command(after_help = STATUS_EXAMPLE)]
-    Status(Asked),
+    Status(EndpointOptions),
     /// Reads through each endpoint, and prints how long it took
     #[command(after_help = HEALTH_EXAMPLE)]
-    Health(Asked),
+    Health(EndpointOptions),
     /// Prints each endpoint's hash of all keys
     #[command(name = "hashkv", after_help = HASH_EXAMPLE)]
     HashKv {
@@ -37,13 +37,13 @@ pub enum Endpoint {
         #[arg(long, default_value_t = 0, hide_default_value = true, allow_negative_numbers = true)]
         rev: i64,
         #[command(flatten)]
-        asked: Asked,
+        asked: EndpointOptions,
     },
 }
 
 /// The endpoints to call.
 #[derive(Args)]
-pub struct Asked {
+pub struct EndpointOptions {
     /// Ask all members of the cluster instead of the endpoints given
     #[arg(long)]
     cluster: bool,
@@ -61,7 +61,7 @@ impl Endpoint {
     }
 }
 
-impl Asked {
+impl EndpointOptions {
     async fn statuses(&self) -> Result<(), Error> {
         let asked = self.ask_each(|client| async move { Ok(client.status().await?) }).await?;
         let (answers, trouble) = gather("status", asked).await;
@@ -100,10 +100,10 @@ impl Asked {
     }
 }
 
-type Asking<T> = JoinHandle<Result<T, Error>>;
+type PendingAnswer<T> = JoinHandle<Result<T, Error>>;
 
 /// The answers, and the last error; each error is printed when it occurs.
-async fn gather<T>(what: &str, asked: Vec<(String, Asking<T>)>) -> (Vec<(String, T)>, Option<Error>) {
+async fn gather<T>(what: &str, asked: Vec<(String, PendingAnswer<T>)>) -> (Vec<(String, T)>, Option<Error>) {
     let (mut answers, mut trouble) = (vec![], None);
     for (endpoint, answer) in asked {
         match answer.await.expect("asking does not panic") {

@@ -1,6 +1,6 @@
 //! `althing get`: reads a key or a range of keys.
 
-use super::{Error, Extent, Options, Printer, print, range_of};
+use super::{Error, Options, Printer, RangeForm, print, range_of};
 use crate::client::Format;
 use crate::output::Shown;
 use clap::{Args, ValueEnum};
@@ -79,7 +79,7 @@ impl Get {
     }
 
     pub fn request(&self) -> Result<RangeRequest, Error> {
-        let extent = Extent::of(self.prefix, self.from_key)?;
+        let extent = RangeForm::of(self.prefix, self.from_key)?;
         let (key, range_end) = range_of(&self.key, self.range_end.as_ref(), extent)?;
         let target = match self.sort_by {
             None | Some(SortBy::Key) => SortTarget::Key,

@@ -3,7 +3,7 @@
 use super::{Error, Options, Printer, parse_lease, print};
 use crate::client::Format;
 use clap::{Args, Subcommand};
-use client::{Keeper, Standing};
+use client::{LeaseKeeper, LeaseState};
 
 const GRANT_EXAMPLE: &str = "\
 Example:
@@ -106,18 +106,18 @@ impl Named {
     async fn keep_alive(&self) -> Result<(), Error> {
         let client = self.options.client()?;
         let printer = Printer::new(&self.options);
-        let mut keeper = match Keeper::adopt(&client, self.id).await {
+        let mut keeper = match LeaseKeeper::adopt(&client, self.id).await {
             Err(client::Error::LeaseGone { .. }) => return self.gone(&printer),
             adopted => adopted?,
         };
-        let mut standing = keeper.standing();
+        let mut lease_state = keeper.lease_state();
         loop {
-            match standing {
-                Standing::Held { kept, .. } => print(&printer.kept(&kept))?,
-                Standing::Lost(client::Error::LeaseGone { .. }) => return self.gone(&printer),
-                Standing::Lost(error) => return Err(error.into()),
+            match lease_state {
+                LeaseState::Held { kept, .. } => print(&printer.kept(&kept))?,
+                LeaseState::Lost(client::Error::LeaseGone { .. }) => return self.gone(&printer),
+                LeaseState::Lost(error) => return Err(error.into()),
             }
-            standing = keeper.changed().await;
+            lease_state = keeper.changed().await;
         }
     }
 

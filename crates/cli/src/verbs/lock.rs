@@ -43,7 +43,7 @@ Example:
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true, after_help = EXAMPLE)]
 pub struct Lock {
     #[command(subcommand)]
-    look: Option<Look>,
+    look: Option<LockQuery>,
     /// The name of the lock; behind `--` it may also be `ls` or `inspect`
     name: Option<String>,
     /// What to run while the lock is held, with its arguments
@@ -69,7 +69,7 @@ pub struct Lock {
 }
 
 #[derive(Subcommand)]
-enum Look {
+enum LockQuery {
     /// Lists the locks that are held
     #[command(after_help = LS_EXAMPLE)]
     Ls {
@@ -113,7 +113,7 @@ impl Lock {
             None => Ok(()),
         };
         // A call that was interrupted while it waited has left the queue before the process ends.
-        client.settle().await;
+        client.wait_for_releases().await;
         // The command's result matters more than whether the lock could be released in time.
         match outcome {
             Ok(code) if code == ExitCode::SUCCESS => released.map(|()| code).map_err(Error::Call),
@@ -175,14 +175,14 @@ impl Lock {
     }
 }
 
-impl Look {
+impl LockQuery {
     async fn run(&self) -> Result<(), Error> {
         match self {
-            Look::Ls { prefix, options } => {
+            LockQuery::Ls { prefix, options } => {
                 let locks = options.client()?.locks(prefix).await?;
                 print(&Printer::new(options).locks(&locks))
             }
-            Look::Inspect { name, options } => {
+            LockQuery::Inspect { name, options } => {
                 let found = options.client()?.inspect_lock(name).await?;
                 print(&Printer::new(options).lock(name, &found))
             }

@@ -34,13 +34,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 #[command(after_help = EXAMPLE, args_conflicts_with_subcommands = true)]
 pub struct Ring {
     #[command(subcommand)]
-    word: Option<Word>,
+    word: Option<RingCommand>,
     #[command(flatten)]
     options: RestOptions,
 }
 
 #[derive(Subcommand)]
-enum Word {
+enum RingCommand {
     /// Makes a node move its data away and leave
     #[command(after_help = LEAVE_EXAMPLE)]
     Leave {
@@ -79,20 +79,20 @@ impl Ring {
     pub async fn run(&self) -> Result<(), Error> {
         match &self.word {
             None => show(&self.options).await,
-            Some(Word::Leave { node, wait, options }) => {
+            Some(RingCommand::Leave { node, wait, options }) => {
                 let answer = tell(options, "DELETE", node).await?;
                 if *wait {
                     wait_until_gone(options, &plain(&answer["node"])).await?;
                 }
                 done(options, &answer, if *wait { "gone" } else { "leaving" })
             }
-            Some(Word::Invite { ttl, options }) => {
+            Some(RingCommand::Invite { ttl, options }) => {
                 let ttl_seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).max(1);
                 let request = CreateJoinTokenRequest { ttl_seconds, peer_url: String::new() };
                 let token = options.client()?.create_join_token(request).await?.token;
                 print(format!("{token}\n").as_bytes())
             }
-            Some(Word::Stay { node, options }) => {
+            Some(RingCommand::Stay { node, options }) => {
                 let answer = tell(options, "PUT", node).await?;
                 done(options, &answer, "staying")
             }

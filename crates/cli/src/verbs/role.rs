@@ -1,6 +1,6 @@
 //! `althing role`: permissions on keys, under a name that users are granted.
 
-use super::{Error, Extent, Options, With, bytes_of, print, range_of};
+use super::{Error, Options, RangeForm, With, bytes_of, print, range_of};
 use crate::output::Printer;
 use clap::{Args, Subcommand, ValueEnum};
 use proto::althing::auth::v1::data_permission::Access as OnData;
@@ -30,11 +30,11 @@ Example:
 #[derive(Subcommand)]
 pub enum Role {
     /// Adds a role, which permits nothing yet
-    Add(With<Name>),
+    Add(With<NameArg>),
     /// Deletes a role, and revokes it from all users
-    Delete(With<Name>),
+    Delete(With<NameArg>),
     /// Prints the permissions of a role
-    Get(With<Name>),
+    Get(With<NameArg>),
     /// Lists all roles
     List(Options),
     /// Grants a permission on a key or a range of keys, or on data of a namespace
@@ -46,7 +46,7 @@ pub enum Role {
 }
 
 #[derive(Args)]
-pub struct Name {
+pub struct NameArg {
     #[arg(value_name = "ROLE")]
     name: String,
 }
@@ -109,7 +109,7 @@ struct Keys {
 impl Keys {
     fn range(&self) -> Result<(Vec<u8>, Vec<u8>), Error> {
         let key = self.key.as_ref().ok_or_else(|| Error::Usage("a key is missing".to_owned()))?;
-        range_of(key, self.range_end.as_ref(), Extent::of(self.prefix, self.from_key)?)
+        range_of(key, self.range_end.as_ref(), RangeForm::of(self.prefix, self.from_key)?)
     }
 
     /// As etcdctl names them.

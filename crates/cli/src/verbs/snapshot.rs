@@ -7,7 +7,7 @@ mod save;
 use super::{Error, Options, print};
 use crate::output::{BackupStatus, Printer};
 use clap::Subcommand;
-use server::offline::Digest;
+use server::offline::DigestRule;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -47,8 +47,9 @@ impl Snapshot {
             }
             Snapshot::Status { file, options } => {
                 let mut source = open(file)?;
-                let summary = server::offline::read_backup(&mut source, Digest::Optional, &mut |_, _| Ok(()))
-                    .map_err(server::Error::from)?;
+                let summary =
+                    server::offline::read_backup(&mut source, DigestRule::Optional, &mut |_, _| Ok(()))
+                        .map_err(server::Error::from)?;
                 print(&Printer::new(options).backup(&BackupStatus::of(&summary)))
             }
             Snapshot::Restore(restore) => restore.run(),

@@ -27,14 +27,14 @@ pub enum User {
     #[command(after_help = ADD_EXAMPLE)]
     Add(With<Add>),
     /// Deletes a user; its tokens end at once
-    Delete(With<Name>),
+    Delete(With<NameArg>),
     /// Prints the roles of a user
-    Get(With<Name>),
+    Get(With<NameArg>),
     /// Lists all users
     List(Options),
     /// Sets the password of a user, typed or read from standard input; its tokens end at once
     #[command(after_help = PASSWD_EXAMPLE)]
-    Passwd(With<Name>),
+    Passwd(With<NameArg>),
     /// Grants a role to a user
     GrantRole(With<Role>),
     /// Revokes a role from a user
@@ -58,7 +58,7 @@ pub struct Add {
 }
 
 #[derive(Args)]
-pub struct Name {
+pub struct NameArg {
     #[arg(value_name = "USER")]
     name: String,
     /// With `false`, the password is read from standard input without a prompt

@@ -3,7 +3,7 @@
 
 mod interactive;
 
-use super::{Error, Extent, Options, Printer, print, range_of};
+use super::{Error, Options, Printer, RangeForm, print, range_of};
 use crate::output::quote::quote;
 use clap::Args;
 use client::Watcher;
@@ -26,7 +26,7 @@ last three are quoted as Go quotes strings.";
 #[command(after_help = EXAMPLE)]
 pub struct Watch {
     #[command(flatten)]
-    subject: Subject,
+    subject: WatchTarget,
     /// Read watches from standard input, one a line; `progress` asks how far they are
     #[arg(short, long)]
     interactive: bool,
@@ -34,7 +34,7 @@ pub struct Watch {
 
 /// What is watched, and the command to run.
 #[derive(Args)]
-struct Subject {
+struct WatchTarget {
     #[arg(env = "ETCDCTL_WATCH_KEY", hide_env = true)]
     key: Option<OsString>,
     /// Watches up to this key, which is not part of the range
@@ -67,11 +67,11 @@ impl Watch {
     }
 }
 
-impl Subject {
+impl WatchTarget {
     fn request(&self) -> Result<WatchCreateRequest, Error> {
         let usage = || Error::Usage("which key is to be watched? `althing watch KEY`".to_owned());
         let key = self.key.as_ref().ok_or_else(usage)?;
-        let (key, range_end) = range_of(key, self.range_end.as_ref(), Extent::of(self.prefix, false)?)?;
+        let (key, range_end) = range_of(key, self.range_end.as_ref(), RangeForm::of(self.prefix, false)?)?;
         Ok(WatchCreateRequest {
             key: key.into(),
             range_end: range_end.into(),
@@ -83,17 +83,17 @@ impl Subject {
     }
 }
 
-/// Prints every response, until the watch ends. A message on `bell` requests progress.
+/// Prints every response, until the watch ends. A message on `progress_request` requests progress.
 async fn follow(
     mut watcher: Watcher,
     printer: &Printer,
     command: &[OsString],
-    bell: &Notify,
+    progress_request: &Notify,
 ) -> Result<(), Error> {
     loop {
         let next = tokio::select! {
             next = watcher.next() => next,
-            () = bell.notified() => {
+            () = progress_request.notified() => {
                 watcher.request_progress().await?;
                 continue;
             }

@@ -245,7 +245,7 @@ impl Lines {
 }
 
 #[test]
-fn nobody_gets_in_by_another_door_and_a_restart_closes_none() {
+fn no_other_port_admits_an_unauthenticated_call_also_after_a_restart() {
     let plan = Plan::single().with(&CHEAP);
     let member = plan.start_ready();
     let data = Rest::of(&member);

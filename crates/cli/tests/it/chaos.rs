@@ -142,7 +142,7 @@ fn killing_all_at_once_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
-fn a_leader_that_was_paused_tells_nobody_the_past() {
+fn a_paused_leader_serves_no_stale_read() {
     let mut scene = Scene::open();
     scene.let_work();
     let old = scene.cluster.leader();

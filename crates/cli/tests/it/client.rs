@@ -2,7 +2,7 @@
 
 use crate::process::{Member, PATIENCE, Plan, althing};
 use crate::tour::block_on;
-use ::client::{Client, Config, Error, Keeper, Standing, Watcher};
+use ::client::{Client, Config, Error, LeaseKeeper, LeaseState, Watcher};
 use proto::etcdserverpb::{CompactionRequest, PutRequest, RangeRequest, WatchCreateRequest};
 use std::process::Stdio;
 use std::time::Duration;
@@ -127,15 +127,15 @@ fn a_kept_lease_outlives_its_time_and_its_end_is_told() {
     block_on(async {
         let client = client_of(&members);
         let granted = client.grant_lease(2, 0).await.unwrap();
-        let mut keeper = Keeper::of(&client, &granted);
+        let mut keeper = LeaseKeeper::of(&client, &granted);
         assert!(keeper.is_held());
         let first = keeper.deadline().unwrap();
         assert!(first < granted.asked_at + Duration::from_secs(2), "earlier than the server's");
         members[0].kill();
         // Twice its time, over the loss of the member that was asked.
         while Instant::now() < granted.asked_at + Duration::from_secs(4) {
-            let standing = timeout(PATIENCE, keeper.changed()).await.unwrap();
-            assert!(matches!(standing, Standing::Held { .. }), "{standing:?}");
+            let lease_state = timeout(PATIENCE, keeper.changed()).await.unwrap();
+            assert!(matches!(lease_state, LeaseState::Held { .. }), "{lease_state:?}");
         }
         assert!(keeper.is_held() && keeper.deadline().unwrap() > first);
         client.revoke_lease(keeper.id()).await.unwrap();
@@ -146,12 +146,12 @@ fn a_kept_lease_outlives_its_time_and_its_end_is_told() {
 }
 
 #[test]
-fn with_nobody_there_a_lease_is_lost_at_its_deadline() {
+fn without_a_server_a_lease_is_lost_at_its_deadline() {
     let mut member = Plan::single().start_ready();
     block_on(async {
         let client = client_of(std::slice::from_ref(&member));
         let granted = client.grant_lease(2, 0).await.unwrap();
-        let keeper = Keeper::of(&client, &granted);
+        let keeper = LeaseKeeper::of(&client, &granted);
         member.kill();
         timeout(PATIENCE, keeper.lost()).await.unwrap();
         assert!(!keeper.is_held());
@@ -163,7 +163,7 @@ fn a_lease_that_is_not_there_cannot_be_kept() {
     let member = Plan::single().start_ready();
     block_on(async {
         let client = client_of(std::slice::from_ref(&member));
-        let refusal = Keeper::adopt(&client, 77).await.unwrap_err();
+        let refusal = LeaseKeeper::adopt(&client, 77).await.unwrap_err();
         assert!(matches!(refusal, Error::LeaseGone { id: 77 }), "{refusal}");
     });
 }

@@ -340,7 +340,7 @@ fn data_are_served_to_users_without_a_majority_of_the_coordination_store() {
 }
 
 #[test]
-fn a_node_that_hears_nothing_refuses_everybody_after_the_limit_that_it_was_given() {
+fn a_node_without_policy_updates_refuses_every_caller_after_its_limit() {
     let plan = Plan::single().with(&CHEAP);
     let mut member = plan.start_ready();
     Rest::of(&member).wait_for_ring(1);

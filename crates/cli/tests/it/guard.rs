@@ -107,7 +107,7 @@ fn who_is_dropped_gives_back_what_it_has() {
         let given = LockOptions { lease: Lease::Given(lease), ..options(60, None) };
         drop(client.lock("given", given.clone()).await.unwrap());
         drop(client.lock("own", options(60, None)).await.unwrap());
-        client.settle().await;
+        client.wait_for_releases().await;
         assert!(is_free(&client, "given").await && is_free(&client, "own").await);
         let leases = client.leases().await.unwrap().leases;
         assert_eq!((leases.len(), leases[0].id), (1, lease), "a lease that was given is left alone");
@@ -115,7 +115,7 @@ fn who_is_dropped_gives_back_what_it_has() {
         let guard = client.lock("given", given).await.unwrap();
         let waits = timeout(Duration::from_millis(100), client.lock("given", options(60, None)));
         assert!(waits.await.is_err());
-        client.settle().await;
+        client.wait_for_releases().await;
         assert!(client.inspect_lock("given").await.unwrap().lock.unwrap().queue.is_empty());
         guard.release().await.unwrap();
         assert_eq!(client.time_to_live(lease, true).await.unwrap().keys.len(), 0);

@@ -76,7 +76,7 @@ fn a_lease_is_granted_kept_shown_and_revoked() {
 }
 
 #[test]
-fn any_member_of_three_keeps_a_lease_alive_and_nobody_keeps_it_for_ever() {
+fn any_member_of_three_keeps_a_lease_alive_and_it_expires_without_keep_alives() {
     let plans = Plan::cluster(3);
     let members: Vec<Member> = plans.iter().map(Plan::start).collect();
     members.iter().for_each(Member::wait_ready);

@@ -123,7 +123,7 @@ fn who_hears_nothing_of_its_lease_stops_the_command() {
 }
 
 #[test]
-fn whoever_is_told_to_stop_gives_the_lock_back() {
+fn a_stopped_command_releases_the_lock() {
     let member = Plan::single().start_ready();
     for signal in ["INT", "TERM"] {
         let mut holder = start(&member, &["lock", "l"]);

@@ -113,7 +113,7 @@ fn a_lock_is_taken_shown_and_given_back() {
 }
 
 #[test]
-fn whoever_waits_is_served_in_the_order_of_asking_and_who_leaves_is_forgotten() {
+fn waiters_are_served_in_order_and_those_that_leave_are_forgotten() {
     let member = Plan::single().start_ready();
     block_on(async {
         let mut locks = connect(&member).await;

@@ -82,7 +82,7 @@ fn secret_file(dir: &TempDir, letter: &str) -> PathBuf {
 }
 
 #[test]
-fn a_single_node_makes_a_secret_and_nobody_joins_it_without_proof() {
+fn a_single_node_makes_a_secret_and_no_node_joins_it_without_proof() {
     let plan = Plan::single();
     let member = plan.start_ready();
     let kept = plan.data_dir().join("cluster-secret");
@@ -96,7 +96,7 @@ fn a_single_node_makes_a_secret_and_nobody_joins_it_without_proof() {
 }
 
 #[test]
-fn nobody_joins_an_open_cluster_without_proof_once_auth_is_on() {
+fn no_node_joins_an_open_cluster_without_proof_once_auth_is_on() {
     let plans = Plan::cluster(3);
     let running: Vec<Member> = plans.iter().map(Plan::start).collect();
     running.iter().for_each(Member::wait_ready);
@@ -113,7 +113,7 @@ fn nobody_joins_an_open_cluster_without_proof_once_auth_is_on() {
 }
 
 #[test]
-fn a_member_with_the_flags_of_etcd_lets_nobody_join_once_auth_is_on() {
+fn a_member_with_the_flags_of_etcd_admits_no_node_once_auth_is_on() {
     let (client, peer) = (free_port(), free_port());
     let [client_url, peer_url] = [client, peer].map(|port| format!("http://127.0.0.1:{port}"));
     let dir = TempDir::new().unwrap();
@@ -239,7 +239,7 @@ fn an_open_cluster_is_closed_while_it_serves() {
 }
 
 #[test]
-fn members_with_a_secret_hear_nobody_without_it() {
+fn members_with_a_secret_refuse_nodes_without_it() {
     let dir = TempDir::new().unwrap();
     let (ours, other) = (secret_file(&dir, "a"), secret_file(&dir, "b"));
     let with =

@@ -10,7 +10,7 @@ use crate::sockets::Socket;
 use crate::tour::block_on;
 use bytes::Bytes;
 use differ::RawCodec;
-use jwt::{Claims, Keys, Method};
+use jwt::{Claims, JwtKeys, SigningMethod};
 use prost::Message;
 use proto::althing::auth::v1 as data_auth;
 use proto::althing::lease::v1 as lease_events;
@@ -332,12 +332,12 @@ fn world() -> World {
     let status = v3(gate(&member), &root, "auth/status", "{}").json();
     let revision = status["authRevision"].as_str().unwrap().parse().unwrap();
     let claims = |ends| Claims { user: "root".to_owned(), revision, ends };
-    let expired = Keys::load(Method::EdDsa, None, Some(&key[..]))
+    let expired = JwtKeys::load(SigningMethod::EdDsa, None, Some(&key[..]))
         .unwrap()
         .sign(&claims(Duration::from_secs(1_000_000)));
     let later = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap()
         + Duration::from_secs(3_600);
-    let forged = Keys::of_private(&Keys::generate().unwrap()).unwrap().sign(&claims(later)).unwrap();
+    let forged = JwtKeys::of_private(&JwtKeys::generate().unwrap()).unwrap().sign(&claims(later)).unwrap();
     let strangers = vec![
         ("no credentials", String::new()),
         ("a wrong token", "nonsense".to_owned()),

@@ -100,7 +100,7 @@ fn counters_sets_registers_and_exact_numbers_merge() {
 }
 
 #[test]
-fn values_side_by_side_are_replaced_by_whoever_has_seen_them() {
+fn siblings_are_replaced_by_a_writer_that_has_seen_them() {
     let (_member, rest) = single();
     let put = |body: &str, clock: Option<&str>| {
         let mut headers = vec![JSON, ("x-conflict-resolution", "CRDT")];
@@ -232,7 +232,7 @@ fn what_lives_for_a_second_is_gone_then() {
 }
 
 #[test]
-fn a_fence_keeps_out_whoever_comes_too_late() {
+fn a_fence_refuses_a_stale_token() {
     let (_member, rest) = single();
     let put = |fence: &str| {
         rest.call("PUT", "/v1/data/fenced", &[JSON, ("x-fence", fence)], br#"{"value": 1}"#).status

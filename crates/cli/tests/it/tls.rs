@@ -225,7 +225,10 @@ fn the_name_on_a_certificate_is_a_user_where_no_token_is_given() {
     let as_root = &["get", "c", "--user", "root:a long secret"];
     assert_eq!(out(&member, alice, as_root), "c\nsecret\n", "a token says more than a certificate");
     assert!(refusal(&member, Some("nameless"), &["get", "a1"]).contains("user name is empty"));
-    assert!(refusal(&member, Some("peer"), &["get", "a1"]).contains("permission denied"), "no user of that name");
+    assert!(
+        refusal(&member, Some("peer"), &["get", "a1"]).contains("permission denied"),
+        "no user of that name"
+    );
 
     // A right that was taken away is gone for connections that are up, too.
     let mut watch = watch_of(&member, alice, "a1");
@@ -301,7 +304,7 @@ fn shown_by(address: SocketAddr) -> Option<String> {
 }
 
 #[test]
-fn certificates_that_were_exchanged_are_shown_and_nobody_is_cut_off() {
+fn replaced_certificates_are_used_and_no_connection_is_cut() {
     let plan = Plan::single();
     let [cert, key] = ["cert.pem", "key.pem"].map(|name| plan.dir.path().join(name));
     let put = |name: &str| {
@@ -333,7 +336,7 @@ fn certificates_that_were_exchanged_are_shown_and_nobody_is_cut_off() {
 }
 
 #[test]
-fn three_members_speak_tls_with_each_other_and_with_nobody_else() {
+fn three_members_use_tls_and_refuse_other_nodes() {
     let plans = Plan::cluster(3);
     let sealed = |plan: &Plan, certificate: &str| {
         let [cert, key] = ["pem", "key"].map(|kind| pem(&format!("{certificate}.{kind}")));

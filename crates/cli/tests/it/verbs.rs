@@ -127,7 +127,7 @@ fn an_endpoint_that_is_gone_is_passed_over() {
 }
 
 #[test]
-fn with_nobody_there_the_exit_code_says_try_again() {
+fn without_a_server_the_exit_code_says_try_again() {
     let nobody = format!("127.0.0.1:{}", free_port());
     let mut command = althing();
     command.args(["get", "a", "--dial-timeout", "100ms", "--endpoints", &nobody]);

@@ -60,7 +60,7 @@ fn parts_are_joined_and_a_revision_counts_when_it_is_whole() {
 }
 
 #[test]
-fn a_compaction_is_told() {
+fn a_compaction_ends_the_watch() {
     let canceled = WatchResponse { canceled: true, compact_revision: 9, ..response(10, &[]) };
     let refusal = watcher(5).accept(canceled).unwrap_err();
     assert!(matches!(refusal, Error::Compacted { revision: 9 }), "{refusal}");

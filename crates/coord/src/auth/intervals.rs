@@ -22,7 +22,7 @@ pub struct Intervals {
 
 /// Where an interval is: in which chunk, and where in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct IntervalPos {
     chunk: usize,
     idx: usize,
 }
@@ -67,7 +67,7 @@ impl Intervals {
         let (Some((start, _)), Some((_, end))) = (list.first().cloned(), list.last().cloned()) else {
             return;
         };
-        let meets = |place: &Place| !ends_before(&self.at(*place).1, &start);
+        let meets = |place: &IntervalPos| !ends_before(&self.at(*place).1, &start);
         let from = self.place_before(&start).filter(meets).unwrap_or_else(|| self.place_behind(&start));
         let (mut place, mut count) = (from, 0);
         while let Some(interval) = self.get(place).filter(|(start, _)| !ends_before(&end, start)) {
@@ -96,41 +96,41 @@ impl Intervals {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
     }
 
-    fn at(&self, place: Place) -> &Interval {
+    fn at(&self, place: IntervalPos) -> &Interval {
         &self.chunks[place.chunk][place.idx]
     }
 
-    fn get(&self, place: Place) -> Option<&Interval> {
+    fn get(&self, place: IntervalPos) -> Option<&Interval> {
         self.chunks.get(place.chunk)?.get(place.idx)
     }
 
     /// The place behind this one, which may be behind all intervals.
-    fn next(&self, place: Place) -> Place {
+    fn next(&self, place: IntervalPos) -> IntervalPos {
         if place.idx + 1 < self.chunks[place.chunk].len() {
-            Place { idx: place.idx + 1, ..place }
+            IntervalPos { idx: place.idx + 1, ..place }
         } else {
-            Place { chunk: place.chunk + 1, idx: 0 }
+            IntervalPos { chunk: place.chunk + 1, idx: 0 }
         }
     }
 
     /// The last interval that begins at this key or before it.
-    fn place_before(&self, key: &[u8]) -> Option<Place> {
+    fn place_before(&self, key: &[u8]) -> Option<IntervalPos> {
         let chunk = self.chunks.partition_point(|chunk| chunk[0].0.as_ref() <= key).checked_sub(1)?;
         let behind = self.chunks[chunk].partition_point(|(start, _)| start.as_ref() <= key);
-        Some(Place { chunk, idx: behind - 1 })
+        Some(IntervalPos { chunk, idx: behind - 1 })
     }
 
     /// The first interval that begins behind this key.
-    fn place_behind(&self, key: &Bytes) -> Place {
-        self.place_before(key).map_or(Place { chunk: 0, idx: 0 }, |place| self.next(place))
+    fn place_behind(&self, key: &Bytes) -> IntervalPos {
+        self.place_before(key).map_or(IntervalPos { chunk: 0, idx: 0 }, |place| self.next(place))
     }
 
     /// Puts others in the place of so many intervals.
-    fn replace(&mut self, mut from: Place, count: usize, new: Vec<Interval>) {
+    fn replace(&mut self, mut from: IntervalPos, count: usize, new: Vec<Interval>) {
         // What comes behind a chunk is added to it: otherwise intervals that are added in order would each get a
         // chunk of their own.
         if from.idx == 0 && from.chunk > 0 {
-            from = Place { chunk: from.chunk - 1, idx: self.chunks[from.chunk - 1].len() };
+            from = IntervalPos { chunk: from.chunk - 1, idx: self.chunks[from.chunk - 1].len() };
         }
         let mut last = from.chunk;
         let kept: &[Interval] = self.chunks.get(from.chunk).map_or(&[], |chunk| &chunk[..from.idx]);

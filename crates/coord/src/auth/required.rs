@@ -6,7 +6,7 @@ use super::{Auth, AuthCommand, Caller, Rights};
 use crate::command::Command;
 use crate::leases::Leases;
 use crate::lock_command::Acquire;
-use crate::queue;
+use crate::lock_queue;
 use crate::request::{Delete, Put, Request, Txn};
 use base::{Code, KeyRange, LeaseId};
 use bytes::Bytes;
@@ -18,41 +18,45 @@ pub(crate) fn check_command(
     caller: &Caller,
     command: &Command,
 ) -> Result<(), Code> {
-    let check = |request: &dyn Fn(&Desk<'_>) -> Result<(), Code>| {
-        request(&Desk { rights: auth.rights(caller)?, leases })
+    let check = |request: &dyn Fn(&PermissionCheck<'_>) -> Result<(), Code>| {
+        request(&PermissionCheck { rights: auth.rights(caller)?, leases })
     };
     match command {
-        Command::Put(put) => check(&|desk| desk.put(put)),
-        Command::Delete(delete) => check(&|desk| desk.delete(delete)),
-        Command::Txn(txn) => check(&|desk| desk.txn(txn)),
-        Command::Fenced(fenced) => check(&|desk| desk.request(&fenced.request)),
-        Command::FenceCheck(fence) => check(&|desk| desk.rights.read(&queue::keys_of(&fence.fence.lock))),
+        Command::Put(put) => check(&|permissions| permissions.put(put)),
+        Command::Delete(delete) => check(&|permissions| permissions.delete(delete)),
+        Command::Txn(txn) => check(&|permissions| permissions.txn(txn)),
+        Command::Fenced(fenced) => check(&|permissions| permissions.request(&fenced.request)),
+        Command::FenceCheck(fence) => {
+            check(&|permissions| permissions.rights.read(&lock_queue::keys_of(&fence.fence.lock)))
+        }
         Command::LeaseGrant(_) => check(&|_| Ok(())),
         // Without a guard it is a client's; with one, the leader's.
-        Command::LeaseRevoke(revoke) if revoke.guard.is_none() => check(&|desk| desk.lease(revoke.id)),
-        Command::LockAcquire(acquire) => check(&|desk| desk.acquire(acquire)),
-        Command::LockRelease(release) => check(&|desk| desk.write_one(&release.key)),
-        Command::Once(once) => check_command(auth, leases, caller, once.command()),
+        Command::LeaseRevoke(revoke) if revoke.guard.is_none() => {
+            check(&|permissions| permissions.lease(revoke.id))
+        }
+        Command::LockAcquire(acquire) => check(&|permissions| permissions.acquire(acquire)),
+        Command::LockRelease(release) => check(&|permissions| permissions.write_one(&release.key)),
+        Command::Idempotent(once) => check_command(auth, leases, caller, once.command()),
         Command::Auth(command) => check_auth(auth, caller, command),
         Command::Authed(authed) => check_command(auth, leases, &authed.caller, authed.command()),
         Command::LeaseRevoke(_) | Command::LeaseCheckpoint(_) | Command::LockLeave(_) => Ok(()),
         // Clients' ones are checked before they are proposed, as in etcd.
         Command::Compact(_) | Command::Alarm(_) | Command::Quota(_) | Command::Members(_) => Ok(()),
-        Command::Mark { .. } | Command::Document(_) => Ok(()),
+        Command::TimeMark { .. } | Command::Document(_) => Ok(()),
     }
 }
 
 /// The same for a request that is answered without a command.
 pub fn check_request(auth: &Auth, leases: &Leases, caller: &Caller, request: &Request) -> Result<(), Code> {
-    Desk { rights: auth.rights(caller)?, leases }.request(request)
+    PermissionCheck { rights: auth.rights(caller)?, leases }.request(request)
 }
 
 /// The same for a call about leases that is no command.
-pub fn check_leases(auth: &Auth, leases: &Leases, caller: &Caller, need: LeaseNeed) -> Result<(), Code> {
-    let desk = Desk { rights: auth.rights(caller)?, leases };
+pub fn check_leases(auth: &Auth, leases: &Leases, caller: &Caller, need: LeaseAccess) -> Result<(), Code> {
+    let permissions = PermissionCheck { rights: auth.rights(caller)?, leases };
     match need {
-        LeaseNeed::Renew(id) => desk.lease(id),
-        LeaseNeed::List => desk.read_leases(),
+        LeaseAccess::Renew(id) => permissions.lease(id),
+        LeaseAccess::List => permissions.read_leases(),
     }
 }
 
@@ -76,19 +80,19 @@ fn check_auth(auth: &Auth, caller: &Caller, command: &AuthCommand) -> Result<(),
 
 /// What a caller does with leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeaseNeed {
+pub enum LeaseAccess {
     /// Keeping a lease keeps its keys, so each of them must be one that the caller may write.
     Renew(LeaseId),
     /// As in etcd, a caller may list leases if it may read the keys of all of them.
     List,
 }
 
-struct Desk<'a> {
+struct PermissionCheck<'a> {
     rights: Rights<'a>,
     leases: &'a Leases,
 }
 
-impl Desk<'_> {
+impl PermissionCheck<'_> {
     fn request(&self, request: &Request) -> Result<(), Code> {
         match request {
             Request::Range(range) => self.rights.read(&range.keys),
@@ -117,8 +121,8 @@ impl Desk<'_> {
 
     /// A place in the queue is a key, and the caller learns of the others.
     fn acquire(&self, acquire: &Acquire) -> Result<(), Code> {
-        self.write_one(&queue::key_of(&acquire.name, acquire.lease))?;
-        self.rights.read(&queue::keys_of(&acquire.name))?;
+        self.write_one(&lock_queue::key_of(&acquire.name, acquire.lease))?;
+        self.rights.read(&lock_queue::keys_of(&acquire.name))?;
         self.lease(acquire.lease)
     }
 

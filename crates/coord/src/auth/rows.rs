@@ -4,10 +4,10 @@
 use super::data::DataPermission;
 use super::permission::Permission;
 use super::{Auth, Role, User};
-use crate::rows::{Corrupt, Emit, FORMAT, formatted};
+use crate::rows::{CorruptRow, Emit, FORMAT, formatted};
 use base::codec::{Reader, put_bytes, put_varint};
 use base::mutant::{Mutant, planted};
-use base::{Table, View};
+use base::{ReadView, Table};
 use bytes::Bytes;
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
@@ -67,12 +67,12 @@ impl Auth {
         value
     }
 
-    pub(crate) fn load(view: &dyn View) -> Result<Auth, Corrupt> {
+    pub(crate) fn load(view: &dyn ReadView) -> Result<Auth, CorruptRow> {
         let mut auth = Auth::default();
         let mut outcome = Ok(());
         view.scan(Table::Auth, Unbounded, Unbounded, &mut |key, value| {
-            if auth.take_up(key, Bytes::copy_from_slice(value)).is_none() {
-                outcome = Err(Corrupt::malformed(Table::Auth, key));
+            if auth.load_row(key, Bytes::copy_from_slice(value)).is_none() {
+                outcome = Err(CorruptRow::malformed(Table::Auth, key));
             }
             outcome.is_ok()
         });
@@ -83,7 +83,7 @@ impl Auth {
         Ok(auth)
     }
 
-    fn take_up(&mut self, key: &[u8], value: Bytes) -> Option<()> {
+    fn load_row(&mut self, key: &[u8], value: Bytes) -> Option<()> {
         match RowId::parse(key)? {
             RowId::Head => {
                 let mut reader = formatted(value)?;

@@ -2,7 +2,7 @@
 
 use super::*;
 use base::codec::Reader;
-use base::{Table, View};
+use base::{ReadView, Table};
 use std::ops::Bound;
 
 fn auth_with_root() -> Auth {
@@ -82,17 +82,17 @@ fn a_user_may_do_what_its_roles_permit_together() {
 }
 
 #[test]
-fn nobody_and_who_was_admitted_earlier_may_do_nothing() {
+fn anonymous_and_outdated_callers_may_do_nothing() {
     let mut auth = auth_with_clerk();
     let ann = user(&auth, "ann");
-    assert_eq!(auth.rights(&Caller::Nobody).err(), Some(Code::UserEmpty));
+    assert_eq!(auth.rights(&Caller::Anonymous).err(), Some(Code::UserEmpty));
     assert!(auth.rights(&Caller::Member).is_ok());
     run(&mut auth, AuthCommand::RoleAdd { role: "other".into() });
     assert_eq!(auth.rights(&ann).err(), Some(Code::AuthOldRevision));
     assert!(auth.rights(&user(&auth, "ann")).is_ok());
     assert_eq!(auth.rights(&user(&auth, "ben")).err(), Some(Code::PermissionDenied));
     run(&mut auth, AuthCommand::Disable);
-    assert!(auth.rights(&Caller::Nobody).is_ok_and(|rights| rights.root().is_ok()));
+    assert!(auth.rights(&Caller::Anonymous).is_ok_and(|rights| rights.root().is_ok()));
 }
 
 #[test]
@@ -174,7 +174,7 @@ impl Rows {
     }
 }
 
-impl View for Rows {
+impl ReadView for Rows {
     fn get(&self, _: Table, key: &[u8]) -> Option<Bytes> {
         self.0.get(key).map(|value| value.clone().into())
     }

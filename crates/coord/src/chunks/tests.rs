@@ -26,14 +26,14 @@ impl Pair {
         let revision = self.revision;
         let live = self.plain.get(key).is_none_or(|(_, live)| !live);
         self.plain.insert(key.to_vec(), (revision, live));
-        self.chunks.edit(key, Entry::unknown, |entry| {
+        self.chunks.edit(key, IndexEntry::unknown, |entry| {
             if live { entry.put(current(revision)) } else { entry.delete(revision) }
         });
     }
 
     fn check(&self, keys: &KeyRange) {
         let inside = || self.plain.iter().filter(|(key, _)| keys.contains(key));
-        let slices: Vec<Slice<'_>> = self.chunks.slices(keys).collect();
+        let slices: Vec<ChunkSlice<'_>> = self.chunks.slices(keys).collect();
         let slots: Vec<&Slot> = slices.iter().flat_map(|slice| slice.slots).collect();
         assert!(slots.iter().map(|slot| slot.key.as_ref()).eq(inside().map(|(key, _)| key.as_slice())));
         assert!(slots.iter().all(|slot| self.plain[slot.key.as_ref()].1 == slot.entry.is_live()));

@@ -8,15 +8,15 @@ use crate::change::Record;
 use crate::compaction;
 use crate::leases;
 use crate::members::{Member, Members};
-use crate::rows::{Corrupt, Logged, Meta};
-use base::{Revision, Table, View};
+use crate::rows::{CorruptRow, LoggedChange, Meta};
+use base::{ReadView, Revision, Table};
 use bytes::Bytes;
 use std::ops::Bound::Unbounded;
 
 type Row = (Vec<u8>, Vec<u8>);
 
 /// A change as etcd keeps it. `record` is that of a put.
-pub fn key_row(revision: Revision, sub: u32, logged: &Logged, record: Option<&Record>) -> Row {
+pub fn key_row(revision: Revision, sub: u32, logged: &LoggedChange, record: Option<&Record>) -> Row {
     let mut name = revision_bytes(revision, sub);
     let message = Message::default().bytes(1, &logged.key);
     let Some(record) = record else {
@@ -40,7 +40,7 @@ fn revision_bytes(revision: Revision, sub: u32) -> Vec<u8> {
 }
 
 /// All buckets but that of the keys, each with its rows in order.
-pub fn small_buckets(view: &dyn View) -> Result<Vec<(&'static str, Vec<Row>)>, Corrupt> {
+pub fn small_buckets(view: &dyn ReadView) -> Result<Vec<(&'static str, Vec<Row>)>, CorruptRow> {
     let members = Members::read(view)?.unwrap_or_default();
     let auth = Auth::load(view)?;
     Ok(vec![
@@ -65,7 +65,7 @@ fn sorted(rows: impl Iterator<Item = Row>) -> Vec<Row> {
     rows
 }
 
-fn alarm_rows(view: &dyn View) -> Result<Vec<Row>, Corrupt> {
+fn alarm_rows(view: &dyn ReadView) -> Result<Vec<Row>, CorruptRow> {
     let row = |alarm: crate::Alarm| {
         (Message::default().number(1, alarm.member.0).number(2, alarm.kind as u64).0, Vec::new())
     };
@@ -79,7 +79,7 @@ fn auth_rows(auth: &Auth) -> Vec<Row> {
     ]
 }
 
-fn lease_rows(view: &dyn View) -> Result<Vec<Row>, Corrupt> {
+fn lease_rows(view: &dyn ReadView) -> Result<Vec<Row>, CorruptRow> {
     let (mut rows, mut outcome) = (Vec::new(), Ok(()));
     view.scan(Table::Leases, Unbounded, Unbounded, &mut |key, value| {
         let lease = crate::Lease::decode(Bytes::copy_from_slice(value));
@@ -88,14 +88,14 @@ fn lease_rows(view: &dyn View) -> Result<Vec<Row>, Corrupt> {
                 let numbers = Message::default().number(1, id.0 as u64).number(2, lease.ttl as u64);
                 rows.push((key.to_vec(), numbers.number(3, lease.remaining as u64).0));
             }
-            None => outcome = Err(Corrupt::malformed(Table::Leases, key)),
+            None => outcome = Err(CorruptRow::malformed(Table::Leases, key)),
         }
         outcome.is_ok()
     });
     outcome.map(|()| rows)
 }
 
-fn meta_rows(view: &dyn View, members: &Members) -> Result<Vec<Row>, Corrupt> {
+fn meta_rows(view: &dyn ReadView, members: &Members) -> Result<Vec<Row>, CorruptRow> {
     let Some(meta) = Meta::read(view)? else { return Ok(Vec::new()) };
     let number = |number: u64| number.to_be_bytes().to_vec();
     let mut rows = vec![

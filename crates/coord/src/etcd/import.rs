@@ -6,7 +6,7 @@ use crate::auth::Auth;
 use crate::change::{Change, ChangeKind, Record};
 use crate::compaction::sweep_row;
 use crate::leases::{Lease, Leases};
-use crate::raised;
+use crate::rebase;
 use crate::rows::{Emit, META_KEY, Meta, change_rows};
 use base::{Index, LeaseId, Position, Revision, Table, Term};
 use bytes::Bytes;
@@ -54,7 +54,8 @@ impl Import {
             return Err("revisions out of order");
         }
         self.last = Some((revision, sub));
-        let KeyValue { key, record } = KeyValue::decode(value).ok_or("a key that etcd does not write")?;
+        let EtcdKeyValue { key, record } =
+            EtcdKeyValue::decode(value).ok_or("a key that etcd does not write")?;
         let prev = self.live.get(&key).copied().unwrap_or(Revision::ZERO);
         let kind = if is_delete {
             self.live.remove(&key);
@@ -112,7 +113,7 @@ impl Import {
         meta.encode(&mut value);
         emit(Table::Meta, META_KEY, Some(&value));
         if last < revision {
-            raised::explain(last, revision, emit);
+            rebase::rebase_row(last, revision, emit);
         }
         if self.finished < compacted {
             sweep_row((Revision::ZERO, 0), emit);
@@ -133,13 +134,13 @@ fn parse_revision(bytes: &[u8]) -> Option<(Revision, u32, bool)> {
     is_one.then_some((revision, sub, is_delete))
 }
 
-struct KeyValue {
+struct EtcdKeyValue {
     key: Bytes,
     record: Record,
 }
 
-impl KeyValue {
-    fn decode(value: Bytes) -> Option<KeyValue> {
+impl EtcdKeyValue {
+    fn decode(value: Bytes) -> Option<EtcdKeyValue> {
         let mut key = Bytes::new();
         let (create, lease) = (Revision::ZERO, LeaseId::NONE);
         let mut record = Record { create, version: 0, lease, value: Bytes::new() };
@@ -154,6 +155,6 @@ impl KeyValue {
             }
             Some(())
         })?;
-        (!key.is_empty()).then_some(KeyValue { key, record })
+        (!key.is_empty()).then_some(EtcdKeyValue { key, record })
     }
 }

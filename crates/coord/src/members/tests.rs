@@ -14,7 +14,7 @@ fn member(id: u64) -> Member {
 
 fn founded(count: u64) -> Members {
     let mut members = Members::default();
-    members.change(&MemberChange::Found((1..=count).map(member).collect())).unwrap();
+    members.change(&MemberChange::Bootstrap((1..=count).map(member).collect())).unwrap();
     members
 }
 
@@ -33,12 +33,12 @@ fn promote(id: u64) -> MemberChange {
 #[test]
 fn a_table_is_founded_once() {
     let mut members = founded(3);
-    members.change(&MemberChange::Found(vec![member(9)])).unwrap();
+    members.change(&MemberChange::Bootstrap(vec![member(9)])).unwrap();
     assert_eq!(members.voters(), [NodeId(1), NodeId(2), NodeId(3)]);
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_etcds_words() {
+fn invalid_changes_are_refused_with_etcds_messages() {
     let mut members = founded(3);
     let refused = |members: &mut Members, change: MemberChange| members.change(&change).unwrap_err();
     assert_eq!(refused(&mut members, MemberChange::Add(member(2))), Code::MemberExists);
@@ -73,7 +73,7 @@ fn a_cluster_grows_only_while_those_who_started_are_a_quorum_of_it() {
 }
 
 #[test]
-fn the_last_who_vote_stay_and_who_is_removed_never_returns() {
+fn the_last_voters_stay_and_a_removed_member_never_returns() {
     let mut members = founded(2);
     members.change(&MemberChange::Remove(NodeId(1))).unwrap();
     assert!(members.is_removed(NodeId(1)));
@@ -105,18 +105,19 @@ fn the_row_reads_back_and_a_cut_row_is_refused() {
 }
 
 #[test]
-fn who_was_removed_is_done_without_when_a_majority_of_those_who_vote_knows() {
+fn a_removed_member_may_go_when_a_majority_of_voters_knows() {
     let mut members = founded(4);
     members.change(&MemberChange::Remove(NodeId(4))).unwrap();
     members.change(&MemberChange::Add(learner(5))).unwrap();
-    let can = |know: &[u64]| members.can_do_without(NodeId(4), &know.iter().map(|id| NodeId(*id)).collect());
+    let can =
+        |know: &[u64]| members.can_release_removed(NodeId(4), &know.iter().map(|id| NodeId(*id)).collect());
     assert!(!can(&[]) && !can(&[1]), "two of three may not know");
     assert!(!can(&[1, 4, 5]), "neither it nor a learner counts");
     assert!(can(&[1, 3]) && can(&[1, 2, 3]));
     let mut pair = founded(2);
     pair.change(&MemberChange::Remove(NodeId(2))).unwrap();
-    assert!(!pair.can_do_without(NodeId(2), &BTreeSet::new()));
-    assert!(pair.can_do_without(NodeId(2), &BTreeSet::from([NodeId(1)])));
+    assert!(!pair.can_release_removed(NodeId(2), &BTreeSet::new()));
+    assert!(pair.can_release_removed(NodeId(2), &BTreeSet::from([NodeId(1)])));
 }
 
 fn replace(old: u64, new: u64) -> MemberChange {
@@ -134,12 +135,12 @@ fn a_replacement_counts_twice_until_it_is_settled() {
     for meanwhile in [replace(2, 5), MemberChange::Remove(NodeId(1)), MemberChange::Add(unstarted(5))] {
         assert_eq!(members.change(&meanwhile), Err(Code::UnhealthyCluster));
     }
-    members.change(&MemberChange::Settle { new: NodeId(9) }).unwrap();
+    members.change(&MemberChange::FinishReplacement { new: NodeId(9) }).unwrap();
     assert!(members.replacement().is_some(), "that was another one");
-    members.change(&MemberChange::Settle { new: NodeId(4) }).unwrap();
+    members.change(&MemberChange::FinishReplacement { new: NodeId(4) }).unwrap();
     assert_eq!((members.voters(), members.outgoing()), (ids(&[1, 2, 4]), ids(&[])));
     assert!(members.is_removed(NodeId(3)));
-    members.change(&MemberChange::Settle { new: NodeId(4) }).unwrap();
+    members.change(&MemberChange::FinishReplacement { new: NodeId(4) }).unwrap();
     assert_eq!(Members::decode(members.encode().into()), Some(members));
 }
 

@@ -61,7 +61,7 @@ fn rows_are_read_back_as_they_were_written() {
     let value = |table: Table| Bytes::from(rows[&table].1.clone().expect("written"));
     let ChangeKind::Put(record) = &change.kind else { panic!("it is a put") };
     assert_eq!(record_from_row(value(Table::Versions)).as_ref(), Some(record));
-    let logged = Logged::from_row(value(Table::Log)).expect("whole");
+    let logged = LoggedChange::from_row(value(Table::Log)).expect("whole");
     let put = LoggedPut { create: Revision(2), version: 3, lease: LeaseId(0), value_len: 1 };
     assert_eq!((logged.key, logged.prev, logged.put), (change.key, Revision(5), Some(put)));
     let current = current_from_row(value(Table::Index)).expect("whole");
@@ -103,7 +103,7 @@ fn no_bytes_make_a_reader_panic() {
         let row = Bytes::from(row);
         record_from_row(row.clone());
         current_from_row(row.clone());
-        Logged::from_row(row.clone());
+        LoggedChange::from_row(row.clone());
         Meta::decode(row);
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::change::{Change, ChangeKind, Record, Records};
 use crate::reply::KeyValue;
-use crate::rows::Logged;
+use crate::rows::LoggedChange;
 use base::mutant::{Mutant, planted};
 use base::{LeaseId, Revision};
 use bytes::Bytes;
@@ -19,7 +19,7 @@ pub struct Event {
 }
 
 /// A line of the log in either of its forms, with what an event needs of it.
-pub(super) struct Line<'a> {
+pub(super) struct EventSource<'a> {
     pub key: &'a Bytes,
     pub revision: Revision,
     prev: Revision,
@@ -27,34 +27,34 @@ pub(super) struct Line<'a> {
     record: Option<Record>,
 }
 
-impl<'a> Line<'a> {
-    pub fn of_change(change: &'a Change) -> Line<'a> {
+impl<'a> EventSource<'a> {
+    pub fn of_change(change: &'a Change) -> EventSource<'a> {
         let record = match &change.kind {
             ChangeKind::Put(record) => Some(record.clone()),
             ChangeKind::Delete => None,
         };
-        Line { key: &change.key, revision: change.revision, prev: change.prev, record }
+        EventSource { key: &change.key, revision: change.revision, prev: change.prev, record }
     }
 
-    pub fn of_logged(logged: &'a Logged, revision: Revision, records: &dyn Records) -> Line<'a> {
+    pub fn of_logged(logged: &'a LoggedChange, revision: Revision, records: &dyn Records) -> EventSource<'a> {
         let found = |_| {
             let record = records.record(&logged.key, revision);
             record.expect("a version at or above the compacted revision is kept")
         };
-        Line { key: &logged.key, revision, prev: logged.prev, record: logged.put.map(found) }
+        EventSource { key: &logged.key, revision, prev: logged.prev, record: logged.put.map(found) }
     }
 }
 
 /// Where previous versions come from: none are shown of revisions below the compacted one.
-pub(super) struct Previous<'a> {
+pub(super) struct PreviousVersions<'a> {
     pub records: &'a dyn Records,
     pub compacted: Revision,
 }
 
 impl Event {
-    pub(super) fn new(line: Line<'_>, previous: Option<Previous<'_>>) -> Event {
+    pub(super) fn new(line: EventSource<'_>, previous: Option<PreviousVersions<'_>>) -> Event {
         let prev = previous.and_then(|previous| previous.of(&line));
-        let Line { key, revision, record, .. } = line;
+        let EventSource { key, revision, record, .. } = line;
         let kv = match &record {
             Some(record) => key_value(key, revision, record),
             None => tombstone(key, revision),
@@ -71,8 +71,8 @@ impl Event {
 
 const EVENT_OVERHEAD_BYTES: usize = 24;
 
-impl Previous<'_> {
-    fn of(&self, line: &Line<'_>) -> Option<KeyValue> {
+impl PreviousVersions<'_> {
+    fn of(&self, line: &EventSource<'_>) -> Option<KeyValue> {
         if line.prev == Revision::ZERO || line.revision <= self.compacted {
             return None;
         }
@@ -158,12 +158,12 @@ impl Batch {
 
 /// Gathers events and keeps count of their size.
 #[derive(Debug, Default)]
-pub(super) struct Gathering {
+pub(super) struct BatchBuilder {
     events: Vec<Event>,
     bytes: usize,
 }
 
-impl Gathering {
+impl BatchBuilder {
     pub fn add(&mut self, event: Event) -> usize {
         let bytes = event.bytes();
         self.bytes += bytes;

@@ -1,12 +1,12 @@
 //! The hub: all streams and watches of one member, and what each is to be sent next. Inputs and applied changes go in
 //! during a turn; `turn` ends it and sends what follows. Whether a watch gets changes as they come or reads what it
-//! missed is decided in `settle` and nowhere else: it is live if, and only if, the revision it needs next is the one
+//! missed is decided in `assign_state` and nowhere else: it is live if, and only if, the revision it needs next is the one
 //! that comes next.
 
-use super::event::{Batch, Event, Line, Previous};
-use super::interest::{InterestId, Interests, Shape};
-use super::stream::{Place, Stream, Watch};
-use super::{Create, Credit, Input, Kind, Params, Past, Refusal, Response, StreamId, WatchId};
+use super::event::{Batch, Event, EventSource, PreviousVersions};
+use super::interest::{InterestId, Interests, WatchShape};
+use super::stream::{Stream, Watch, WatchState};
+use super::{ChangeLog, Create, Credit, Input, Params, Refusal, Response, ResponseKind, StreamId, WatchId};
 use crate::auth::Caller;
 use crate::change::{Change, ChangeKind};
 use base::mutant::{Mutant, planted};
@@ -38,11 +38,11 @@ pub struct Hub {
 }
 
 /// What the hub may look at while it works.
-pub struct Now<'a> {
+pub struct HubContext<'a> {
     pub time: Instant,
     /// What lies below can no longer be read.
     pub compacted: Revision,
-    pub past: &'a dyn Past,
+    pub change_log: &'a dyn ChangeLog,
 }
 
 /// How many there are.
@@ -73,7 +73,7 @@ impl Hub {
         }
     }
 
-    pub fn step(&mut self, now: &Now<'_>, input: Input, out: &mut Vec<Response>) {
+    pub fn step(&mut self, now: &HubContext<'_>, input: Input, out: &mut Vec<Response>) {
         assert_eq!(self.observed, self.current, "a turn ends before the next input");
         match input {
             Input::Open { stream, credit } => {
@@ -82,7 +82,7 @@ impl Hub {
             }
             Input::Create(create) => self.create(now, create, out),
             Input::Refuse { stream, refusal } => {
-                self.tell(stream, WatchId::NONE, Kind::Refused(refusal), out);
+                self.respond(stream, WatchId::NONE, ResponseKind::Refused(refusal), out);
             }
             Input::Cancel { stream, watch } => self.cancel(stream, watch, None, out),
             Input::Progress(stream) => self.report_progress(stream, out),
@@ -92,7 +92,7 @@ impl Hub {
     }
 
     /// Takes notice of the changes of one proposal. They are sent when the turn ends, or when much gathers.
-    pub fn observe(&mut self, now: &Now<'_>, changes: &[Change], out: &mut Vec<Response>) {
+    pub fn observe(&mut self, now: &HubContext<'_>, changes: &[Change], out: &mut Vec<Response>) {
         let Some(last) = changes.last() else { return };
         assert_eq!(last.revision, self.observed.next(), "revisions are observed without a gap");
         if self.gathered_bytes >= self.params.batch_bytes {
@@ -105,7 +105,7 @@ impl Hub {
     }
 
     /// Sends what has gathered, and to those who are behind some of what they missed.
-    pub fn turn(&mut self, now: &Now<'_>, out: &mut Vec<Response>) {
+    pub fn turn(&mut self, now: &HubContext<'_>, out: &mut Vec<Response>) {
         self.deliver(out);
         self.cancel_compacted(now.compacted, out);
         self.catch_up(now, out);
@@ -116,11 +116,11 @@ impl Hub {
     pub fn installed(&mut self, revision: Revision) {
         assert_eq!(self.observed, self.current, "a turn ends before the state is replaced");
         let next = self.current.next();
-        let live: Vec<_> = self.watches_in(|place| place == Place::Live);
+        let live: Vec<_> = self.watches_in(|place| place == WatchState::Live);
         self.current = revision;
         self.observed = revision;
         if !planted(Mutant::WatchLostOverInstall) {
-            live.into_iter().for_each(|(stream, watch)| self.settle(stream, watch, next));
+            live.into_iter().for_each(|(stream, watch)| self.assign_state(stream, watch, next));
         }
         self.wake_future();
     }
@@ -147,7 +147,7 @@ impl Hub {
         Counts { streams: self.streams.len(), watches, behind }
     }
 
-    fn watches_in(&self, wanted: impl Fn(Place) -> bool) -> Vec<(StreamId, WatchId)> {
+    fn watches_in(&self, wanted: impl Fn(WatchState) -> bool) -> Vec<(StreamId, WatchId)> {
         let of_stream = |(stream, all): (&StreamId, &Stream)| {
             let stream = *stream;
             let found = all.watches.iter().filter(|(_, watch)| wanted(watch.place));
@@ -156,7 +156,7 @@ impl Hub {
         self.streams.iter().flat_map(of_stream).collect()
     }
 
-    fn create(&mut self, now: &Now<'_>, create: Create, out: &mut Vec<Response>) {
+    fn create(&mut self, now: &HubContext<'_>, create: Create, out: &mut Vec<Response>) {
         let stream = create.stream;
         let Some(state) = self.streams.get_mut(&stream) else { return };
         let claimed = if create.start < Revision::ZERO {
@@ -170,18 +170,18 @@ impl Hub {
         };
         let id = match claimed {
             Ok(id) => id,
-            Err(refusal) => return self.tell(stream, WatchId::NONE, Kind::Refused(refusal), out),
+            Err(refusal) => return self.respond(stream, WatchId::NONE, ResponseKind::Refused(refusal), out),
         };
-        let interest = self.interests.join(Shape::of(&create));
+        let interest = self.interests.join(WatchShape::of(&create));
         let next = if create.start == Revision::ZERO { self.current.next() } else { create.start };
         let (caller, start) = (create.caller, create.start);
-        let watch = Watch { interest, caller, start, place: Place::Future(next), quiet: true };
+        let watch = Watch { interest, caller, start, place: WatchState::Future(next), quiet: true };
         state.watches.insert(id, watch);
         if create.progress_notify {
             self.plan_progress(stream, now.time);
         }
-        self.tell(stream, id, Kind::Created, out);
-        self.settle(stream, id, next);
+        self.respond(stream, id, ResponseKind::Created, out);
+        self.assign_state(stream, id, next);
         // Below what the hub has observed so far, or below what was compacted in this very turn, or is about to be.
         let compacted = now.compacted.max(self.compacted).max(self.gate);
         if next < compacted {
@@ -199,7 +199,7 @@ impl Hub {
         let known = self.streams.get(&stream).is_some_and(|state| state.watches.contains_key(&watch));
         if known {
             self.forget(stream, watch);
-            self.tell(stream, watch, Kind::Canceled { compacted }, out);
+            self.respond(stream, watch, ResponseKind::Canceled { compacted }, out);
         }
     }
 
@@ -209,14 +209,18 @@ impl Hub {
             return;
         }
         self.compacted = compacted;
-        let lost = self.watches_in(|place| matches!(place, Place::Behind(next) if next < compacted));
+        let lost = self.watches_in(|place| matches!(place, WatchState::Behind(next) if next < compacted));
         for (stream, watch) in lost {
             self.cancel(stream, watch, Some(compacted), out);
         }
     }
 
     /// Ends the watches whose caller may not read their keys any more. What was applied before is sent first.
-    pub fn judge(&mut self, out: &mut Vec<Response>, check: impl Fn(&Caller, &KeyRange) -> Result<(), Code>) {
+    pub fn cancel_denied(
+        &mut self,
+        out: &mut Vec<Response>,
+        check: impl Fn(&Caller, &KeyRange) -> Result<(), Code>,
+    ) {
         self.deliver(out);
         let mut denied = Vec::new();
         for (stream, state) in &self.streams {
@@ -228,7 +232,7 @@ impl Hub {
         }
         for (stream, watch, code) in denied {
             self.forget(stream, watch);
-            self.tell(stream, watch, Kind::Denied(code), out);
+            self.respond(stream, watch, ResponseKind::Denied(code), out);
         }
     }
 
@@ -243,53 +247,53 @@ impl Hub {
     }
 
     fn forget(&mut self, stream: StreamId, watch: WatchId) {
-        self.unsettle(stream, watch);
+        self.clear_state(stream, watch);
         let state = self.streams.get_mut(&stream).expect("only what is known is forgotten");
         let gone = state.watches.remove(&watch).expect("only what is known is forgotten");
         self.interests.leave(gone.interest);
     }
 
     /// The one decision: where a watch belongs that needs this revision next.
-    pub(super) fn settle(&mut self, stream: StreamId, watch: WatchId, next: Revision) {
-        self.unsettle(stream, watch);
+    pub(super) fn assign_state(&mut self, stream: StreamId, watch: WatchId, next: Revision) {
+        self.clear_state(stream, watch);
         let comes_next = self.current.next();
         let early = next > comes_next && planted(Mutant::WatchFutureEarly);
         let place = match next {
-            next if next < comes_next => Place::Behind(next),
-            next if next == comes_next || early => Place::Live,
-            next => Place::Future(next),
+            next if next < comes_next => WatchState::Behind(next),
+            next if next == comes_next || early => WatchState::Live,
+            next => WatchState::Future(next),
         };
         let state = self.streams.get_mut(&stream).expect("a watch has a stream");
         let entry = state.watches.get_mut(&watch).expect("only what is known is settled");
         entry.place = place;
         let interest = entry.interest;
         match place {
-            Place::Behind(next) => {
+            WatchState::Behind(next) => {
                 state.behind.insert(watch);
                 if state.credit.is_positive() {
                     self.ready.insert((next, stream, watch));
                 }
             }
-            Place::Future(next) => {
+            WatchState::Future(next) => {
                 self.future.insert((next, stream, watch));
             }
-            Place::Live => {}
+            WatchState::Live => {}
         }
-        let too_soon = matches!(place, Place::Behind(_)) && planted(Mutant::WatchLiveBeforeHistory);
-        if place == Place::Live || too_soon {
+        let too_soon = matches!(place, WatchState::Behind(_)) && planted(Mutant::WatchLiveBeforeHistory);
+        if place == WatchState::Live || too_soon {
             self.interests.get_mut(interest).live.insert((stream, watch));
         }
     }
 
-    fn unsettle(&mut self, stream: StreamId, watch: WatchId) {
+    fn clear_state(&mut self, stream: StreamId, watch: WatchId) {
         let state = self.streams.get_mut(&stream).expect("a watch has a stream");
         let entry = &state.watches[&watch];
         match entry.place {
-            Place::Live => {}
-            Place::Future(next) => {
+            WatchState::Live => {}
+            WatchState::Future(next) => {
                 self.future.remove(&(next, stream, watch));
             }
-            Place::Behind(next) => {
+            WatchState::Behind(next) => {
                 state.behind.remove(&watch);
                 self.ready.remove(&(next, stream, watch));
             }
@@ -297,7 +301,7 @@ impl Hub {
         self.interests.get_mut(entry.interest).live.remove(&(stream, watch));
     }
 
-    fn gather(&mut self, now: &Now<'_>, change: &Change) {
+    fn gather(&mut self, now: &HubContext<'_>, change: &Change) {
         let mut found = std::mem::take(&mut self.found);
         self.interests.find(&change.key, &mut found);
         for id in found.drain(..) {
@@ -310,8 +314,10 @@ impl Hub {
                 self.touched.push(id);
             }
             let compacted = now.compacted.max(self.compacted);
-            let previous = interest.shape.prev_kv.then_some(Previous { records: now.past, compacted });
-            self.gathered_bytes += interest.gathered.add(Event::new(Line::of_change(change), previous));
+            let previous =
+                interest.shape.prev_kv.then_some(PreviousVersions { records: now.change_log, compacted });
+            self.gathered_bytes +=
+                interest.gathered.add(Event::new(EventSource::of_change(change), previous));
         }
         self.found = found;
     }
@@ -345,7 +351,7 @@ impl Hub {
                 live.retain(|watch| !late.contains(watch));
             }
             self.interests.get_mut(id).live = live;
-            late.into_iter().for_each(|(stream, watch)| self.settle(stream, watch, first));
+            late.into_iter().for_each(|(stream, watch)| self.assign_state(stream, watch, first));
         }
         self.wake_future();
     }
@@ -366,13 +372,13 @@ impl Hub {
         let last = parts.len() - 1;
         for (nth, batch) in parts.iter().enumerate() {
             let fragment = nth < last && !planted(Mutant::WatchRevisionSplit);
-            let kind = Kind::Events { batch: batch.clone(), fragment };
+            let kind = ResponseKind::Events { batch: batch.clone(), fragment };
             let response = Response { stream, watch, revision, kind };
             state.credit = state.credit.minus(response.cost());
             out.push(response);
         }
         if !state.credit.is_positive() {
-            self.hold_back(stream);
+            self.pause_stream(stream);
         }
         true
     }
@@ -384,19 +390,25 @@ impl Hub {
     }
 
     /// A response that the client waits for, or that ends something: it does not wait for credit.
-    pub(super) fn tell(&mut self, stream: StreamId, watch: WatchId, kind: Kind, out: &mut Vec<Response>) {
+    pub(super) fn respond(
+        &mut self,
+        stream: StreamId,
+        watch: WatchId,
+        kind: ResponseKind,
+        out: &mut Vec<Response>,
+    ) {
         let response = Response { stream, watch, revision: self.current, kind };
         let Some(state) = self.streams.get_mut(&stream) else { return };
         let before = state.credit.is_positive();
         state.credit = state.credit.minus(response.cost());
         if before && !state.credit.is_positive() {
-            self.hold_back(stream);
+            self.pause_stream(stream);
         }
         out.push(response);
     }
 
     /// The stream's credit is used up.
-    fn hold_back(&mut self, stream: StreamId) {
+    fn pause_stream(&mut self, stream: StreamId) {
         for (next, watch) in self.behind_of(stream) {
             self.ready.remove(&(next, stream, watch));
         }
@@ -416,7 +428,7 @@ impl Hub {
     fn behind_of(&self, stream: StreamId) -> Vec<(Revision, WatchId)> {
         let state = &self.streams[&stream];
         let place = |watch: &WatchId| match state.watches[watch].place {
-            Place::Behind(next) => (next, *watch),
+            WatchState::Behind(next) => (next, *watch),
             other => unreachable!("a watch that is behind is not {other:?}"),
         };
         state.behind.iter().map(place).collect()
@@ -426,14 +438,14 @@ impl Hub {
     fn wake_future(&mut self) {
         let comes_next = self.current.next();
         while let Some((next, stream, watch)) = self.future.first().copied().filter(|it| it.0 <= comes_next) {
-            self.settle(stream, watch, next);
+            self.assign_state(stream, watch, next);
         }
     }
 }
 
 impl Params {
     /// A batch as the responses that carry it.
-    pub(super) fn parts(&self, shape: &Shape, batch: Batch) -> Vec<Arc<Batch>> {
+    pub(super) fn parts(&self, shape: &WatchShape, batch: Batch) -> Vec<Arc<Batch>> {
         let bytes_max = match shape.fragment {
             _ if planted(Mutant::WatchRevisionSplit) => 1,
             true => self.fragment_bytes,

@@ -2,7 +2,7 @@
 //! matched, gathered and encoded once for all of them. Keys go in; the interests that hold them come out.
 //! An interest lives as long as a watch has it.
 
-use super::event::Gathering;
+use super::event::BatchBuilder;
 use super::ranges::Ranges;
 use super::{Create, Filters, StreamId, WatchId};
 use base::{KeyRange, RangeEnd};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything about a watch that decides what its responses look like.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Shape {
+pub struct WatchShape {
     pub keys: KeyRange,
     pub prev_kv: bool,
     pub filters: Filters,
@@ -19,9 +19,9 @@ pub struct Shape {
     pub fragment: bool,
 }
 
-impl Shape {
-    pub fn of(create: &Create) -> Shape {
-        Shape {
+impl WatchShape {
+    pub fn of(create: &Create) -> WatchShape {
+        WatchShape {
             keys: create.keys.clone(),
             prev_kv: create.prev_kv,
             filters: create.filters,
@@ -37,12 +37,12 @@ impl Shape {
 
 #[derive(Debug)]
 pub struct Interest {
-    pub shape: Shape,
+    pub shape: WatchShape,
     watches: usize,
     /// Watches that get changes as they are applied.
     pub live: BTreeSet<(StreamId, WatchId)>,
     /// Events for them that are not sent yet.
-    pub gathered: Gathering,
+    pub gathered: BatchBuilder,
 }
 
 /// The place of an interest; used again when it has ended.
@@ -50,7 +50,7 @@ pub type InterestId = usize;
 
 #[derive(Debug, Default)]
 pub struct Interests {
-    by_shape: BTreeMap<Shape, InterestId>,
+    by_shape: BTreeMap<WatchShape, InterestId>,
     places: Vec<Option<Interest>>,
     free: Vec<InterestId>,
     single: BTreeMap<Bytes, Vec<InterestId>>,
@@ -59,7 +59,7 @@ pub struct Interests {
 
 impl Interests {
     /// One more watch has this shape.
-    pub fn join(&mut self, shape: Shape) -> InterestId {
+    pub fn join(&mut self, shape: WatchShape) -> InterestId {
         let id = match self.by_shape.get(&shape) {
             Some(id) => *id,
             None => self.begin(shape),
@@ -68,7 +68,7 @@ impl Interests {
         id
     }
 
-    fn begin(&mut self, shape: Shape) -> InterestId {
+    fn begin(&mut self, shape: WatchShape) -> InterestId {
         let id = self.free.pop().unwrap_or_else(|| {
             self.places.push(None);
             self.places.len() - 1
@@ -78,7 +78,7 @@ impl Interests {
             _ => self.ranges.insert(shape.keys.clone(), id),
         }
         self.by_shape.insert(shape.clone(), id);
-        let (live, gathered) = (BTreeSet::new(), Gathering::default());
+        let (live, gathered) = (BTreeSet::new(), BatchBuilder::default());
         self.places[id] = Some(Interest { shape, watches: 0, live, gathered });
         id
     }

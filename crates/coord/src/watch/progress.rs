@@ -4,7 +4,7 @@
 
 use super::hub::Hub;
 use super::stream::Watch;
-use super::{Kind, Response, StreamId, WatchId};
+use super::{Response, ResponseKind, StreamId, WatchId};
 use base::Instant;
 use base::mutant::{Mutant, planted};
 
@@ -15,7 +15,7 @@ impl Hub {
         let ahead = |watch: &Watch| planted(Mutant::WatchProgressAhead) && self.current >= watch.start;
         let synced = state.watches.values().all(|watch| watch.is_synced(self.current) || ahead(watch));
         if synced && !state.watches.is_empty() {
-            self.tell(stream, WatchId::NONE, Kind::Progress, out);
+            self.respond(stream, WatchId::NONE, ResponseKind::Progress, out);
         }
     }
 
@@ -58,7 +58,7 @@ impl Hub {
         for watch in quiet {
             // A watch that does not keep up gets no progress notification.
             if self.streams[&stream].credit.is_positive() {
-                self.tell(stream, watch, Kind::Progress, out);
+                self.respond(stream, watch, ResponseKind::Progress, out);
             }
         }
         wanting

@@ -45,13 +45,13 @@ pub struct Watch {
     pub caller: Caller,
     /// The revision that the client named; zero for none.
     pub start: Revision,
-    pub place: Place,
+    pub place: WatchState,
     /// No event was sent since the last round of progress.
     pub quiet: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum WatchState {
     /// Has been sent everything so far.
     Live,
     /// Needs this revision next, which has been.
@@ -81,6 +81,6 @@ impl Stream {
 impl Watch {
     /// Everything it asked for up to `current` has been sent, and it asked for something up to there.
     pub fn is_synced(&self, current: Revision) -> bool {
-        self.place == Place::Live && current >= self.start
+        self.place == WatchState::Live && current >= self.start
     }
 }

@@ -24,11 +24,11 @@ impl Records for Store {
     }
 }
 
-impl Past for Store {
-    fn log(&self, from: Revision, upto: Revision, visit: &mut dyn FnMut(Revision, Logged)) {
+impl ChangeLog for Store {
+    fn log(&self, from: Revision, upto: Revision, visit: &mut dyn FnMut(Revision, LoggedChange)) {
         for (revision, changes) in self.0.range(from..=upto) {
             for change in changes {
-                visit(*revision, Logged::of(change));
+                visit(*revision, LoggedChange::of(change));
             }
         }
     }
@@ -69,8 +69,8 @@ impl World {
         world
     }
 
-    fn act(&mut self, act: impl FnOnce(&mut Hub, &Now<'_>, &mut Vec<Response>)) -> &mut World {
-        let now = Now { time: self.time, compacted: self.compacted, past: &self.store };
+    fn act(&mut self, act: impl FnOnce(&mut Hub, &HubContext<'_>, &mut Vec<Response>)) -> &mut World {
+        let now = HubContext { time: self.time, compacted: self.compacted, change_log: &self.store };
         act(&mut self.hub, &now, &mut self.out);
         self.hub.turn(&now, &mut self.out);
         self
@@ -132,13 +132,13 @@ fn words(response: &Response) -> String {
     let Response { stream, watch, revision, kind } = response;
     let stream = if *stream == STREAM { String::new() } else { format!("s{} ", stream.0) };
     let what = match kind {
-        Kind::Created => "created".to_owned(),
-        Kind::Refused(refusal) => format!("refused: {}", refusal.reason()),
-        Kind::Denied(code) => format!("denied: {}", denied(*code)),
-        Kind::Canceled { compacted: None } => "canceled".to_owned(),
-        Kind::Canceled { compacted: Some(at) } => format!("compacted {at}"),
-        Kind::Progress => "progress".to_owned(),
-        Kind::Events { batch, fragment } => {
+        ResponseKind::Created => "created".to_owned(),
+        ResponseKind::Refused(refusal) => format!("refused: {}", refusal.reason()),
+        ResponseKind::Denied(code) => format!("denied: {}", denied(*code)),
+        ResponseKind::Canceled { compacted: None } => "canceled".to_owned(),
+        ResponseKind::Canceled { compacted: Some(at) } => format!("compacted {at}"),
+        ResponseKind::Progress => "progress".to_owned(),
+        ResponseKind::Events { batch, fragment } => {
             let events: Vec<_> = batch.events().iter().map(event_words).collect();
             events.join(" ") + if *fragment { " ..." } else { "" }
         }
@@ -160,7 +160,7 @@ fn event_words(event: &Event) -> String {
 fn key(key: &str) -> Create {
     Create {
         stream: STREAM,
-        caller: Caller::Nobody,
+        caller: Caller::Anonymous,
         id: None,
         keys: KeyRange::single(Bytes::copy_from_slice(key.as_bytes())),
         start: Revision::ZERO,
@@ -214,9 +214,9 @@ fn a_stream_has_no_more_watches_than_it_may() {
     world.watch(key("a")).watch(key("a")).watch(key("a"));
     let last = world.out.last().unwrap();
     assert_eq!(last.watch, WatchId::NONE);
-    assert!(matches!(last.kind, Kind::Refused(Refusal::TooMany)));
+    assert!(matches!(last.kind, ResponseKind::Refused(Refusal::TooMany)));
     world.input(Input::Cancel { stream: STREAM, watch: WatchId(0) }).watch(key("a"));
-    assert!(matches!(world.out.last().unwrap().kind, Kind::Created));
+    assert!(matches!(world.out.last().unwrap().kind, ResponseKind::Created));
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn the_events_of_a_revision_come_together() {
 }
 
 #[test]
-fn only_who_asked_gets_fragments_and_all_but_the_last_say_so() {
+fn only_watches_that_asked_get_fragments_and_all_but_the_last_say_so() {
     let mut world = World::with(|params| params.fragment_bytes = 60);
     world.watch(range("a", "z")).watch(Create { fragment: true, ..range("a", "z") });
     world.sent();
@@ -355,7 +355,9 @@ fn a_previous_version_below_the_compacted_revision_is_not_shown() {
 fn a_delete_tells_the_key_and_the_revision_alone() {
     let mut world = World::new();
     world.txn(&["a=1"]).watch(key("a")).txn(&["a"]);
-    let Kind::Events { batch, .. } = &world.out.last().unwrap().kind else { panic!("an event was due") };
+    let ResponseKind::Events { batch, .. } = &world.out.last().unwrap().kind else {
+        panic!("an event was due")
+    };
     let kv = &batch.events()[0].kv;
     assert_eq!((kv.create_revision, kv.version, kv.mod_revision), (Revision::ZERO, 0, Revision(3)));
     assert!(kv.value.is_empty());
@@ -387,7 +389,7 @@ fn history_comes_in_pieces_and_then_live_without_gap_or_repetition() {
         .out
         .iter()
         .filter_map(|response| match &response.kind {
-            Kind::Events { batch, .. } => Some(batch),
+            ResponseKind::Events { batch, .. } => Some(batch),
             _ => None,
         })
         .flat_map(|batch| batch.events().iter().map(|event| event.kv.mod_revision.0))
@@ -424,7 +426,7 @@ fn watches_of_one_shape_share_one_batch() {
         .out
         .iter()
         .filter_map(|response| match &response.kind {
-            Kind::Events { batch, .. } => Some(batch.clone()),
+            ResponseKind::Events { batch, .. } => Some(batch.clone()),
             _ => None,
         })
         .collect();
@@ -504,7 +506,7 @@ fn a_range_with_an_open_end_is_never_empty() {
 }
 
 #[test]
-fn who_may_not_read_any_more_hears_what_was_before_and_nothing_after() {
+fn a_watch_that_loses_permission_gets_earlier_events_and_no_later_ones() {
     let mut world = World::new();
     let ann = || Caller::User { name: "ann".into(), revision: 1 };
     world.watch(Create { caller: ann(), ..key("a") }).watch(Create { caller: ann(), ..key("b") });
@@ -513,13 +515,13 @@ fn who_may_not_read_any_more_hears_what_was_before_and_nothing_after() {
     let changes = [world.change(Revision(2), 0, "a=1")];
     world.store.0.insert(Revision(2), changes.to_vec());
     world.revision = Revision(2);
-    let judge = |caller: &Caller, keys: &KeyRange| match caller {
+    let cancel_denied = |caller: &Caller, keys: &KeyRange| match caller {
         Caller::User { .. } if keys.contains(b"a") => Err(Code::PermissionDenied),
         _ => Ok(()),
     };
     world.act(|hub, now, out| {
         hub.observe(now, &changes, out);
-        hub.judge(out, judge);
+        hub.cancel_denied(out, cancel_denied);
     });
     let denied = "rpc error: code = PermissionDenied desc = etcdserver: permission denied";
     let sent = world.sent();

@@ -5,8 +5,8 @@ use base::{Code, KeyRange, LeaseId};
 use bytes::Bytes;
 use coord::request::{Compare, Delete, Range, Relation, Request, Target, Txn};
 use coord::{
-    Access, Acquire, AuthCommand, Caller, CheckFence, Command, Fenced, FencedBy, Grant, Once, Permission,
-    Release, RequestId, Revoke,
+    Access, Acquire, AuthCommand, Caller, CheckFence, Command, Fenced, FencingToken, Grant,
+    IdempotentCommand, Permission, Release, RequestId, Revoke,
 };
 
 /// Auth is on; `ann` may read and write `a` to `c`, and read `c` to `d`.
@@ -82,7 +82,7 @@ fn every_branch_and_every_compare_must_be_permitted() {
 }
 
 #[test]
-fn a_lease_belongs_to_whoever_may_write_all_its_keys() {
+fn a_lease_belongs_to_users_that_may_write_all_its_keys() {
     let mut world = world();
     let revoke = |id| Command::LeaseRevoke(Revoke { id: LeaseId(id), guard: None });
     for id in [1, 2] {
@@ -116,13 +116,15 @@ fn locks_fences_and_repetitions_are_no_way_around() {
     assert_eq!(run(&mut world, "ann", acquire("a")), Ok(()));
     let release = Release { key: bytes("x/7"), token: base::Revision::ZERO };
     assert_eq!(run(&mut world, "ann", Command::LockRelease(release)), denied);
-    let fence = |lock| FencedBy { lock: bytes(lock), token: base::Revision(2) };
+    let fence = |lock| FencingToken { lock: bytes(lock), token: base::Revision(2) };
     let fenced = Fenced { fence: fence("a"), request: op_put("x", "1") };
     assert_eq!(run(&mut world, "ann", Command::Fenced(fenced)), denied);
     let check = CheckFence { resource: bytes("disk"), fence: fence("x") };
     assert_eq!(run(&mut world, "ann", Command::FenceCheck(check)), denied);
     let id = RequestId { session: LeaseId(7), seq: 1, low: 0 };
-    let once = |key| Command::Once(Once::new(id, Command::Put(put(key, "1"))).expect("clients put"));
+    let once = |key| {
+        Command::Idempotent(IdempotentCommand::new(id, Command::Put(put(key, "1"))).expect("clients put"))
+    };
     assert_eq!(run(&mut world, "ann", once("x")), denied);
     assert_eq!(run(&mut world, "ann", once("b")), Ok(()), "a refusal is not what the id stands for");
     assert_eq!(run(&mut world, "ann", once("b")), Ok(()), "and is answered again");

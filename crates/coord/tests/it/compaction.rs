@@ -2,7 +2,7 @@
 
 use crate::world::{World, all_of, everything, single};
 use base::{Code, Revision, Table};
-use coord::rows::{Logged, parse_log_key};
+use coord::rows::{LoggedChange, parse_log_key};
 use coord::{Command, Compact};
 
 fn compact(world: &mut World, revision: i64) -> Result<i64, Code> {
@@ -39,7 +39,7 @@ fn log_revisions(world: &World) -> Vec<(i64, bool)> {
     let rows = &world.store.tables[&Table::Log];
     rows.iter()
         .map(|(key, value)| {
-            let logged = Logged::from_row(value.clone().into()).expect("whole");
+            let logged = LoggedChange::from_row(value.clone().into()).expect("whole");
             (parse_log_key(key).expect("whole").0.0, logged.put.is_some())
         })
         .collect()

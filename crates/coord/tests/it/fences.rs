@@ -5,10 +5,10 @@ use crate::world::{World, bytes, do_all, op_put, op_range, put, single};
 use base::{Code, Revision};
 use coord::reply::{Body, FenceRefusal};
 use coord::request::{Delete, Request};
-use coord::{CheckFence, Command, Fenced, FencedBy};
+use coord::{CheckFence, Command, Fenced, FencingToken};
 
-fn fence(token: Revision) -> FencedBy {
-    FencedBy { lock: bytes(LOCK), token }
+fn fence(token: Revision) -> FencingToken {
+    FencingToken { lock: bytes(LOCK), token }
 }
 
 fn write(world: &mut World, token: Revision, request: Request) -> Body {
@@ -85,7 +85,7 @@ fn a_resource_takes_equal_and_higher_tokens_and_no_lower() {
 }
 
 #[test]
-fn a_token_that_nobody_can_have_is_not_recorded() {
+fn an_impossible_token_is_not_recorded() {
     let mut world = world();
     lock(&mut world, A);
     for token in [i64::MAX, 3, 0, -1] {

@@ -7,7 +7,8 @@ use coord::request::{
     Bounds, Compare, Delete, Order, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn,
 };
 use coord::{
-    Acquire, CheckFence, Checkpoint, Command, Compact, Fenced, FencedBy, Grant, Guard, Leave, Release, Revoke,
+    Acquire, CheckFence, Checkpoint, Command, Compact, Fenced, FencingToken, Grant, Guard, Leave, Release,
+    Revoke,
 };
 
 const KEYS: [&[u8]; 10] = [b"a", b"a\0", b"a\0\0", b"a\0b", b"aa", b"b", b"b\xff", b"b\xff\xff", b"c", b"\0"];
@@ -54,7 +55,7 @@ fn bounds(rng: &mut Rng, newest: i64) -> Bounds {
 fn sort(rng: &mut Rng) -> Option<Sort> {
     let targets =
         [SortTarget::Key, SortTarget::Version, SortTarget::Create, SortTarget::Mod, SortTarget::Value];
-    let orders = [Order::Ascending, Order::Descending, Order::Unasked];
+    let orders = [Order::Ascending, Order::Descending, Order::Unspecified];
     half(rng).then(|| Sort { target: *rng.pick(&targets), order: *rng.pick(&orders) })
 }
 
@@ -167,10 +168,10 @@ pub fn command(rng: &mut Rng, newest: i64) -> Command {
 pub fn lock_command(rng: &mut Rng) -> Command {
     let name = Bytes::from(*rng.pick(&["a", "a/b", "lock"]));
     let lease = LeaseId(rng.between(1, 4) as i64);
-    let key = coord::queue::key_of(&name, lease);
+    let key = coord::lock_queue::key_of(&name, lease);
     let call = rng.between(1, 9);
     let token = Revision(rng.between(0, 40) as i64);
-    let fence = FencedBy { lock: name.clone(), token };
+    let fence = FencingToken { lock: name.clone(), token };
     match rng.between(0, 10) {
         0..4 => Command::LockAcquire(Acquire {
             name,

@@ -2,18 +2,18 @@
 
 use crate::world::{World, single};
 use base::{Revision, Table};
-use coord::{Command, Compact, Window, history_of};
+use coord::{Command, Compact, HistoryWindow, history_of};
 
-const ALL: Window = Window { millis: i64::MAX, rows_max: u64::MAX };
+const ALL: HistoryWindow = HistoryWindow { millis: i64::MAX, rows_max: u64::MAX };
 
-fn world(window: Window) -> World {
+fn world(window: HistoryWindow) -> World {
     let mut world = World::new();
     world.window = window;
     world
 }
 
 fn mark(world: &mut World, millis: i64) {
-    world.command(Command::Mark { millis }).0.expect("time always passes");
+    world.command(Command::TimeMark { millis }).0.expect("time always passes");
 }
 
 fn compact(world: &mut World, revision: i64) {
@@ -33,7 +33,7 @@ fn history(world: &World, key: &str) -> Vec<(i64, bool, Option<i64>)> {
 }
 
 /// `a` is put, put, deleted and put again; `ba` and `b` change in between.
-fn eventful(window: Window) -> World {
+fn eventful(window: HistoryWindow) -> World {
     let mut world = world(window);
     world.put("a", "2");
     mark(&mut world, 1_000);
@@ -66,7 +66,7 @@ fn a_key_keeps_its_history_when_its_values_are_gone() {
 
 #[test]
 fn without_a_window_nothing_is_left() {
-    let mut world = eventful(Window::NONE);
+    let mut world = eventful(HistoryWindow::NONE);
     compact(&mut world, 7);
     assert_eq!(history(&world, "a"), [(6, true, None)]);
     assert_eq!(world.state.history_rows(), 0);
@@ -77,14 +77,14 @@ fn what_is_older_than_the_window_goes_and_so_does_what_is_too_much() {
     let mut world = eventful(ALL);
     compact(&mut world, 7);
     mark(&mut world, 2_500);
-    world.trim(Window { millis: 1_500, rows_max: 100 });
+    world.trim(HistoryWindow { millis: 1_500, rows_max: 100 });
     assert_eq!(
         history(&world, "a"),
         [(3, true, Some(2_000)), (5, false, Some(2_000)), (6, true, Some(2_500))]
     );
-    world.trim(Window { millis: 1_500, rows_max: 1 });
+    world.trim(HistoryWindow { millis: 1_500, rows_max: 1 });
     assert_eq!(history(&world, "a"), [(5, false, Some(2_000)), (6, true, Some(2_500))]);
-    world.trim(Window::NONE);
+    world.trim(HistoryWindow::NONE);
     assert_eq!(history(&world, "a"), [(6, true, None)]);
     assert_eq!(world.state.history_rows(), 0);
     world.reload();
@@ -102,15 +102,15 @@ fn only_the_last_changes_are_told_when_there_are_many() {
 #[test]
 fn nothing_is_marked_twice() {
     let mut world = world(ALL);
-    assert!(!world.state.wants_mark());
+    assert!(!world.state.needs_time_mark());
     world.put("a", "2");
-    assert!(world.state.wants_mark());
+    assert!(world.state.needs_time_mark());
     mark(&mut world, 1_000);
-    assert!(!world.state.wants_mark());
+    assert!(!world.state.needs_time_mark());
     mark(&mut world, 2_000);
     assert_eq!(world.store.tables[&Table::Clock].len(), 1);
     world.reload();
-    assert!(!world.state.wants_mark());
+    assert!(!world.state.needs_time_mark());
 }
 
 #[test]

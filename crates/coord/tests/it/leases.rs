@@ -35,7 +35,7 @@ fn an_id_that_is_taken_is_not_granted_again() {
 }
 
 #[test]
-fn nobody_is_granted_what_cannot_be() {
+fn invalid_grants_are_refused() {
     let mut world = World::new();
     for (id, ttl, code) in [
         (LeaseId(0), 5, Code::LeaseNotFound),

@@ -5,7 +5,7 @@ use crate::world::{World, bytes, single};
 use base::{Code, LeaseId, Revision, Rng};
 use bytes::Bytes;
 use coord::reply::{Body, LockReply};
-use coord::{Acquire, Calls, ChangeKind, Command, Grant, Guard, Leave, Release, Revoke, queue};
+use coord::{Acquire, ChangeKind, ClaimCalls, Command, Grant, Guard, Leave, Release, Revoke, lock_queue};
 
 pub const A: LeaseId = LeaseId(0xa);
 pub const B: LeaseId = LeaseId(0xb);
@@ -50,7 +50,7 @@ fn try_lock(world: &mut World, lease: LeaseId) -> LockReply {
 }
 
 pub fn place(lease: LeaseId) -> Bytes {
-    queue::key_of(LOCK.as_bytes(), lease)
+    lock_queue::key_of(LOCK.as_bytes(), lease)
 }
 
 pub fn release(world: &mut World, lease: LeaseId, token: i64) -> Result<(), Code> {
@@ -93,7 +93,7 @@ fn the_transition_table_of_a_lock_holds_row_by_row() {
         (
             From::Available,
             "delete request",
-            |world| world.delete(queue::keys_of(LOCK.as_bytes())).revision.0 == 1,
+            |world| world.delete(lock_queue::keys_of(LOCK.as_bytes())).revision.0 == 1,
             None,
         ),
         (From::Held, "release request", |world| release(world, A, 2).is_ok(), None),
@@ -182,7 +182,7 @@ fn the_lock_goes_from_one_to_the_next_in_the_order_of_asking_with_rising_tokens(
 }
 
 #[test]
-fn who_does_not_hold_the_lock_cannot_release_it() {
+fn only_the_holder_can_release_the_lock() {
     let mut world = world();
     let token = lock(&mut world, A).token.0;
     let waiting = lock(&mut world, B).token.0;
@@ -267,7 +267,7 @@ fn so_many_calls_of_one_lease_are_not_counted_for_ever() {
     for call in 0..100 {
         acquire(&mut world, Acquire { call, ..ask(A) }).expect("the lease is there");
     }
-    assert_eq!(world.state.claim(&place(A)).map(|claim| claim.calls.clone()), Some(Calls::Many));
+    assert_eq!(world.state.claim(&place(A)).map(|claim| claim.calls.clone()), Some(ClaimCalls::Many));
     world.reload();
     (0..100).for_each(|call| assert_eq!(leave(&mut world, A, call, false), None));
     assert_eq!(holder(&world), Some(A));
@@ -281,7 +281,7 @@ fn plain_keys_take_part_in_the_queue() {
     assert_eq!((reply.acquired, reply.ahead), (false, 1));
     world.delete(single("/locks/database/users-table/somebody"));
     assert_eq!(holder(&world), Some(A));
-    world.delete(queue::keys_of(LOCK.as_bytes()));
+    world.delete(lock_queue::keys_of(LOCK.as_bytes()));
     assert_eq!(world.state.claim(&place(A)), None, "a claim is removed with its key");
     world.reload();
 }

@@ -162,7 +162,7 @@ impl Model {
                 && !outside(kv.create_revision, range.create_revisions.min, range.create_revisions.max)
         });
         let more = range.limit > 0 && kvs.len() as u64 > range.limit;
-        if more && !range.is_filtered() && range.sort.is_some_and(|sort| sort.order == Order::Unasked) {
+        if more && !range.is_filtered() && range.sort.is_some_and(|sort| sort.order == Order::Unspecified) {
             kvs.truncate(range.limit as usize + 1);
         }
         if let Some(sort) = range.sort {

@@ -6,7 +6,7 @@ use base::{Code, LeaseId, Revision, Table};
 use bytes::Bytes;
 use coord::reply::{Body, Reply};
 use coord::request::{Delete, Put, Request};
-use coord::{Command, Grant, Guard, Once, RequestId, Revoke, State};
+use coord::{Command, Grant, Guard, IdempotentCommand, RequestId, Revoke, State};
 use std::collections::BTreeMap;
 
 const SESSION: LeaseId = LeaseId(5);
@@ -28,7 +28,7 @@ fn id(seq: u64, low: u64) -> RequestId {
 }
 
 fn ask(world: &mut World, id: RequestId, command: Command) -> Result<Reply, Code> {
-    world.command(Command::Once(Once::new(id, command).expect("a client's command"))).0
+    world.command(Command::Idempotent(IdempotentCommand::new(id, command).expect("a client's command"))).0
 }
 
 fn ask_put(world: &mut World, seq: u64, value: &'static str) -> Result<Reply, Code> {
@@ -91,7 +91,7 @@ fn a_refusal_is_kept_too() {
 }
 
 #[test]
-fn a_session_that_nobody_granted_is_refused() {
+fn an_unknown_session_is_refused() {
     let mut world = World::new();
     assert_eq!(ask_put(&mut world, 1, "1"), Err(Code::SessionUnknown));
     assert_eq!(world.revision(), 1);
@@ -101,10 +101,10 @@ fn a_session_that_nobody_granted_is_refused() {
 fn the_table_goes_with_the_lease() {
     let mut world = with_session();
     ask_put(&mut world, 1, "1").expect("put");
-    assert_eq!(world.state.kept_answers(), 1);
+    assert_eq!(world.state.cached_replies(), 1);
     let guard = Guard { term: base::Term(3), granted: base::Index(1) };
     world.command(Command::LeaseRevoke(Revoke { id: SESSION, guard: Some(guard) })).0.expect("expired");
-    assert_eq!(world.state.kept_answers(), 0);
+    assert_eq!(world.state.cached_replies(), 0);
     assert_eq!(ask_put(&mut world, 1, "1"), Err(Code::SessionUnknown));
     world.reload();
     assert_eq!(ask_put(&mut world, 1, "1"), Err(Code::SessionUnknown));
@@ -129,7 +129,7 @@ fn below_the_clients_mark_nothing_is_kept_and_nothing_is_carried_out() {
     }
     ask(&mut world, id(5, 3), Command::Put(put("a", "5"))).expect("put");
     world.reload();
-    assert_eq!(world.state.kept_answers(), 2);
+    assert_eq!(world.state.cached_replies(), 2);
     assert_eq!(ask_put(&mut world, 2, "1"), Err(Code::RequestForgotten));
     assert_eq!(ask_put(&mut world, 3, "1").expect("kept").revision, Revision(4));
     assert_eq!(ask_put(&mut world, 4, "1").expect("new, though late").revision, Revision(6));
@@ -142,7 +142,7 @@ fn without_a_mark_the_oldest_are_forgotten_by_count() {
     for seq in 1..=last {
         ask_put(&mut world, seq, "1").expect("put");
     }
-    assert_eq!(world.state.kept_answers(), SESSION_REPLIES_MAX);
+    assert_eq!(world.state.cached_replies(), SESSION_REPLIES_MAX);
     let before = world.revision();
     assert_eq!(ask_put(&mut world, 10, "1"), Err(Code::RequestForgotten));
     assert_eq!(ask_put(&mut world, 11, "1").expect("kept").revision, Revision(12));
@@ -177,17 +177,24 @@ fn only_what_clients_ask_for_can_be_wrapped() {
         Command::LeaseCheckpoint(Vec::new()),
         Command::LeaseRevoke(Revoke { id: SESSION, guard }),
         Command::Compact(coord::Compact { revision: Revision(2), physical: false }),
-        Command::Once(Once::new(id(1, 0), Command::Put(put("a", "1"))).expect("a client's command")),
+        Command::Idempotent(
+            IdempotentCommand::new(id(1, 0), Command::Put(put("a", "1"))).expect("a client's command"),
+        ),
     ] {
-        assert_eq!(Once::new(id(1, 0), command.clone()), None, "{command:?}");
+        assert_eq!(IdempotentCommand::new(id(1, 0), command.clone()), None, "{command:?}");
     }
-    assert_eq!(Once::new(id(1, 2), Command::Put(put("a", "1"))), None, "a mark above the request itself");
+    assert_eq!(
+        IdempotentCommand::new(id(1, 2), Command::Put(put("a", "1"))),
+        None,
+        "a mark above the request itself"
+    );
 }
 
 #[test]
 fn a_wrapped_command_survives_its_bytes_and_no_cut_of_them_panics() {
-    let once = Once::new(id(700, 690), Command::Put(put("key", "value"))).expect("a client's command");
-    let command = Command::Once(once);
+    let once =
+        IdempotentCommand::new(id(700, 690), Command::Put(put("key", "value"))).expect("a client's command");
+    let command = Command::Idempotent(once);
     let mut encoded = Vec::new();
     command.encode(&mut encoded);
     let encoded = Bytes::from(encoded);

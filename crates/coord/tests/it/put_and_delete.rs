@@ -45,7 +45,7 @@ fn a_delete_of_nothing_does_not_raise_the_revision() {
 }
 
 #[test]
-fn a_key_starts_anew_after_it_was_deleted() {
+fn a_deleted_key_restarts_its_version() {
     let mut world = World::new();
     world.put("a", "1");
     world.put("a", "2");

@@ -51,7 +51,7 @@ fn a_limit_cuts_the_keys_and_leaves_the_count_whole() {
 fn a_target_without_an_order_is_sorted_among_the_first_keys_only() {
     let world = five_keys();
     let unasked = |limit| {
-        let sort = Some(Sort { target: SortTarget::Mod, order: Order::Unasked });
+        let sort = Some(Sort { target: SortTarget::Mod, order: Order::Unspecified });
         Range { sort, limit, ..all_of(everything()) }
     };
     // By revision: c a e b d. Among a, b and c alone: c a b.

@@ -4,7 +4,7 @@ use crate::world::{Store, World, at, do_all, op_delete, op_put, single};
 use base::{Revision, Rng, Table};
 use coord::request::Request;
 use coord::rows::{self, Meta};
-use coord::{Corrupt, State};
+use coord::{CorruptRow, State};
 
 fn written() -> World {
     let mut world = World::new();
@@ -17,11 +17,14 @@ fn written() -> World {
     world
 }
 
-fn load(store: &Store) -> Result<Option<State>, Corrupt> {
+fn load(store: &Store) -> Result<Option<State>, CorruptRow> {
     State::load(store)
 }
 
-fn damage(table: Table, change: impl FnOnce(&mut std::collections::BTreeMap<Vec<u8>, Vec<u8>>)) -> Corrupt {
+fn damage(
+    table: Table,
+    change: impl FnOnce(&mut std::collections::BTreeMap<Vec<u8>, Vec<u8>>),
+) -> CorruptRow {
     let mut store = written().store;
     change(store.tables.get_mut(&table).expect("the table has rows"));
     load(&store).expect_err("damage is noticed")

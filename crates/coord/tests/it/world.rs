@@ -1,12 +1,12 @@
 //! A state machine with a store in memory, and short ways to ask it.
 
 use base::{
-    Boot, Code, Index, KeyRange, LeaseId, NodeId, Position, ProposalId, Revision, Row, Table, Term, View,
+    Boot, Code, Index, KeyRange, LeaseId, NodeId, Position, ProposalId, ReadView, Revision, Row, Table, Term,
 };
 use bytes::Bytes;
 use coord::reply::{Body, DeleteReply, KeyValue, PutReply, RangeReply, Reply, TxnReply};
 use coord::request::{Compare, Delete, Put, Range, Relation, Request, Target, Txn};
-use coord::{Applied, Change, Command, Proposal, Record, Records, State, Unindexed, Window, rows};
+use coord::{Applied, Change, Command, HistoryWindow, Proposal, Record, Records, State, Unindexed, rows};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -25,7 +25,7 @@ impl Store {
     }
 }
 
-impl View for Store {
+impl ReadView for Store {
     fn get(&self, table: Table, key: &[u8]) -> Option<Bytes> {
         self.tables.get(&table)?.get(key).map(|value| Bytes::copy_from_slice(value))
     }
@@ -61,7 +61,7 @@ pub struct World {
     /// The rows of the index are written after so many changes.
     pub index_every: usize,
     /// What compaction leaves.
-    pub window: Window,
+    pub window: HistoryWindow,
 }
 
 pub const ORIGIN: NodeId = NodeId(7);
@@ -75,7 +75,7 @@ impl World {
             seq: 0,
             unindexed: Unindexed::default(),
             index_every: 1,
-            window: Window::NONE,
+            window: HistoryWindow::NONE,
         }
     }
 
@@ -105,7 +105,7 @@ impl World {
     }
 
     /// Removes all that lies outside a window.
-    pub fn trim(&mut self, window: Window) {
+    pub fn trim(&mut self, window: HistoryWindow) {
         let mut removed = Vec::new();
         let mut keep = |table: Table, key: &[u8], value: Option<&[u8]>| removed.push(row(table, key, value));
         self.state.trim_history(&self.store, window, 100, &mut keep).expect("the rows are whole");

@@ -9,7 +9,7 @@
 //! engine's header, is written in place; it has checksums of its own and gets none here.
 
 use crate::disk::File;
-use crate::room;
+use crate::full_disk;
 use base::checksum;
 use base::mutant::Mutant;
 use redb::StorageBackend;
@@ -54,8 +54,8 @@ impl Backend {
 
     /// The engine would refuse all further work after an error, reads included, although nothing is lost. Readers are
     /// not blocked meanwhile.
-    fn with_room(&self, act: impl Fn() -> io::Result<()>) -> io::Result<()> {
-        room::when_there_is_room(&*self.file, Mutant::FullDiskIgnored, act)
+    fn wait_for_space(&self, act: impl Fn() -> io::Result<()>) -> io::Result<()> {
+        full_disk::retry_when_full(&*self.file, Mutant::FullDiskIgnored, act)
     }
 
     fn sums(&self) -> MutexGuard<'_, Sums> {
@@ -127,7 +127,7 @@ impl StorageBackend for Backend {
         if !len.is_multiple_of(PAGE) {
             return Err(io::Error::other("the engine asked for a part of a page"));
         }
-        self.with_room(|| self.file.set_len(physical_len(n_pages)))?;
+        self.wait_for_space(|| self.file.set_len(physical_len(n_pages)))?;
         self.sums().resize(n_pages);
         Ok(())
     }
@@ -136,7 +136,7 @@ impl StorageBackend for Backend {
         // Readers compare with the sums, and must not wait for the disk.
         let groups = self.sums().take_dirty();
         for (group, encoded) in groups {
-            self.with_room(|| self.file.write_at(sums_offset(group), &encoded))?;
+            self.wait_for_space(|| self.file.write_at(sums_offset(group), &encoded))?;
         }
         self.file.sync()
     }
@@ -144,7 +144,7 @@ impl StorageBackend for Backend {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         for run in runs(offset, data.len()) {
             let part = &data[run.bytes.clone()];
-            self.with_room(|| self.file.write_at(physical(run.offset), part))?;
+            self.wait_for_space(|| self.file.write_at(physical(run.offset), part))?;
             if run.offset < PAGE {
                 continue;
             }

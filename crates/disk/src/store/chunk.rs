@@ -3,7 +3,7 @@
 //! `None` to anything that is not whole, without panicking or allocating more than the input justifies.
 
 use super::StoreView;
-use base::{Row, Table, View, checksum, codec};
+use base::{ReadView, Row, Table, checksum, codec};
 use bytes::{BufMut, Bytes};
 use std::ops::Bound;
 use std::sync::Arc;

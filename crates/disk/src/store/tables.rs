@@ -19,7 +19,7 @@ pub(super) struct OpenTables<'txn>([Option<OpenTable<'txn>>; Table::NUMBERS]);
 struct OpenTable<'txn> {
     rows: redb::Table<'txn, &'static [u8], &'static [u8]>,
     /// Keys to be removed, in the order in which they came.
-    doomed: Vec<Box<[u8]>>,
+    to_remove: Vec<Box<[u8]>>,
 }
 
 impl<'txn> OpenTables<'txn> {
@@ -29,31 +29,31 @@ impl<'txn> OpenTables<'txn> {
             Some(table) => table,
             None => {
                 let rows = txn.open_table(definition(row.table))?;
-                slot.insert(OpenTable { rows, doomed: Vec::new() })
+                slot.insert(OpenTable { rows, to_remove: Vec::new() })
             }
         };
         match row.value {
             Some(value) => {
                 // The row may be among those to be removed; the later operation counts.
-                table.remove_doomed()?;
+                table.remove_rows()?;
                 drop(table.rows.insert(row.key, value)?);
             }
-            None => table.doomed.push(row.key.into()),
+            None => table.to_remove.push(row.key.into()),
         }
         Ok(())
     }
 
     /// Removes the rows that are still to be removed.
     pub fn finish(mut self) -> Result<(), redb::Error> {
-        self.0.iter_mut().flatten().try_for_each(OpenTable::remove_doomed)
+        self.0.iter_mut().flatten().try_for_each(OpenTable::remove_rows)
     }
 }
 
 impl OpenTable<'_> {
-    fn remove_doomed(&mut self) -> Result<(), redb::Error> {
-        let mut doomed = std::mem::take(&mut self.doomed);
-        doomed.sort_unstable();
-        for run in doomed.chunk_by(|before, after| are_neighbours(before, after)) {
+    fn remove_rows(&mut self) -> Result<(), redb::Error> {
+        let mut to_remove = std::mem::take(&mut self.to_remove);
+        to_remove.sort_unstable();
+        for run in to_remove.chunk_by(|before, after| are_neighbours(before, after)) {
             match run {
                 [first, .., last] if run.len() >= RUN_MIN => {
                     let mut rest = run.iter().map(AsRef::as_ref).peekable();
@@ -78,6 +78,6 @@ fn are_neighbours(before: &[u8], after: &[u8]) -> bool {
 
 /// Whether a key is the next of a sorted list, of which those before it are passed over: they are not there.
 fn is_next<'k>(rest: &mut std::iter::Peekable<impl Iterator<Item = &'k [u8]>>, key: &[u8]) -> bool {
-    while rest.next_if(|doomed| *doomed < key).is_some() {}
-    rest.next_if(|doomed| *doomed == key).is_some()
+    while rest.next_if(|to_remove| *to_remove < key).is_some() {}
+    rest.next_if(|to_remove| *to_remove == key).is_some()
 }

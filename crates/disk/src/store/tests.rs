@@ -5,7 +5,7 @@ use super::staging::{Staging, discard, install};
 use super::*;
 use crate::SimDisk;
 use base::mutant::{Mutant, plant};
-use base::{Rng, View};
+use base::{ReadView, Rng};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -433,7 +433,7 @@ fn a_write_for_which_there_was_no_room_is_missed_if_it_is_not_repeated() {
     let disk = SimDisk::new(6);
     let store = open(&disk);
     disk.set_space(0);
-    disk.make_room_after(1);
+    disk.free_space_after(1);
     let lost = catch_unwind(AssertUnwindSafe(|| {
         for n in 0..40 {
             write(&store, &[row(Table::Log, &[n], Some(&[n; 400_000]))]).unwrap();
@@ -452,11 +452,11 @@ fn a_store_that_finds_its_disk_full_waits_for_room_and_is_read_meanwhile() {
     write(&store, &rows(1)).unwrap();
     let before = store.view().unwrap();
     disk.set_space(0);
-    disk.make_room_after(3);
+    disk.free_space_after(3);
     for n in 2..40 {
         write(&store, &rows(n)).unwrap();
     }
-    assert!(disk.counters().waits_for_room >= 3, "the disk was full");
+    assert!(disk.counters().waits_for_space >= 3, "the disk was full");
     assert_eq!(before.get(Table::Log, &[1]).map(|value| value.len()), Some(400_000));
     let view = store.view().unwrap();
     assert!((1..40).all(|n| view.get(Table::Log, &[n]).is_some_and(|value| value[..] == [n; 400_000])));
@@ -477,8 +477,8 @@ fn an_engine_that_heard_of_a_full_disk_is_not_even_read_until_it_is_opened_anew(
     disk.set_space(u64::MAX);
     assert!(write(&store, &rows(failed)).is_err(), "nor does free space help it");
     assert!(catch_unwind(AssertUnwindSafe(|| contents(&view))).is_err());
-    let anew = open(&disk);
-    assert_eq!(contents(&anew.view().unwrap()).len(), failed as usize, "what was committed is there");
+    let reopened = open(&disk);
+    assert_eq!(contents(&reopened.view().unwrap()).len(), failed as usize, "what was committed is there");
     assert!(catch_unwind(AssertUnwindSafe(|| contents(&view))).is_err(), "an open view stays unusable");
 }
 
@@ -498,13 +498,13 @@ fn a_store_that_was_cut_short_is_damaged() {
         let len = disk.open("store").unwrap().len().unwrap();
         for at in (0..len).step_by(4_096 * 7 + 100) {
             let damaged = disk.fork();
-            damaged.cut_short("store", at);
+            damaged.truncate_durably("store", at);
             let read = || {
                 let mut store = Store::open(Arc::new(damaged.clone()), "store", CACHE)?;
                 store.check_pages()?;
                 Ok::<_, Error>(contents(&store.view()?))
             };
-            match guard::reading("store", read) {
+            match guard::catch_damage("store", read) {
                 Ok(found) => assert_eq!(found, expected, "cut at {at}"),
                 Err(error) => assert!(error.is_damage(), "cut at {at}: {error}"),
             }

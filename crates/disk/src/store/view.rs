@@ -2,7 +2,7 @@
 //! A store that cannot be read stops the process: pure crates get no error.
 
 use super::definition;
-use base::{Table, View};
+use base::{ReadView, Table};
 use bytes::Bytes;
 use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableTableMetadata};
 use std::ops::Bound;
@@ -34,19 +34,19 @@ impl StoreView {
 
     fn table(&self, table: Table) -> &Opened {
         self.tables[table as usize]
-            .get_or_init(|| self.must(self.txn.open_table(definition(table)).map_err(Into::into)))
+            .get_or_init(|| self.read_or_panic(self.txn.open_table(definition(table)).map_err(Into::into)))
     }
 
-    fn must<T>(&self, result: Result<T, redb::Error>) -> T {
+    fn read_or_panic<T>(&self, result: Result<T, redb::Error>) -> T {
         result.unwrap_or_else(|error| {
             panic!("store {} cannot be read, and nothing can be answered without it: {error}", self.name)
         })
     }
 }
 
-impl View for StoreView {
+impl ReadView for StoreView {
     fn get(&self, table: Table, key: &[u8]) -> Option<Bytes> {
-        let found = self.must(self.table(table).get(key).map_err(Into::into));
+        let found = self.read_or_panic(self.table(table).get(key).map_err(Into::into));
         found.map(|value| Bytes::copy_from_slice(value.value()))
     }
 
@@ -60,9 +60,9 @@ impl View for StoreView {
         if is_empty(from, to) {
             return;
         }
-        let rows = self.must(self.table(table).range::<&[u8]>((from, to)).map_err(Into::into));
+        let rows = self.read_or_panic(self.table(table).range::<&[u8]>((from, to)).map_err(Into::into));
         for row in rows {
-            let (key, value) = self.must(row.map_err(Into::into));
+            let (key, value) = self.read_or_panic(row.map_err(Into::into));
             if !visit(key.value(), value.value()) {
                 return;
             }

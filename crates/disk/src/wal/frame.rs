@@ -3,7 +3,7 @@
 //! an offset, and never panics whatever the bytes are.
 //! A frame is accepted only where and in the file it was written for: its checksum covers both.
 
-use super::record::Record;
+use super::record::WalRecord;
 use base::checksum;
 use base::mutant::{Mutant, planted};
 use base::rng::mix;
@@ -41,7 +41,7 @@ impl Sequence {
 
 /// Where a frame lies; part of its checksum.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct FrameAddress {
     pub file_id: u64,
     pub offset: u64,
 }
@@ -51,7 +51,7 @@ pub struct Frame {
     pub sequence: Sequence,
     /// The newest frame known to be durable when this one was written.
     pub durable: Sequence,
-    pub records: Vec<Record>,
+    pub records: Vec<WalRecord>,
     /// Padding included: the next frame begins so much further.
     pub len: u64,
 }
@@ -65,18 +65,24 @@ pub enum Absent {
     Broken(&'static str),
 }
 
-pub fn encoded_len(records: &[Record]) -> usize {
+pub fn encoded_len(records: &[WalRecord]) -> usize {
     len_of(records.iter().map(|record| record.payload.len()))
 }
 
 /// Of a frame whose records have payloads of these lengths.
 pub fn len_of(payload_lens: impl Iterator<Item = usize>) -> usize {
-    let body: usize = payload_lens.map(Record::encoded_len).sum();
+    let body: usize = payload_lens.map(WalRecord::encoded_len).sum();
     (HEAD_BYTES + body).next_multiple_of(ALIGN)
 }
 
 /// Appends the frame to `out`.
-pub fn encode(place: Place, sequence: Sequence, durable: Sequence, records: &[Record], out: &mut Vec<u8>) {
+pub fn encode(
+    place: FrameAddress,
+    sequence: Sequence,
+    durable: Sequence,
+    records: &[WalRecord],
+    out: &mut Vec<u8>,
+) {
     let len = encoded_len(records);
     assert!(len <= FRAME_BYTES_MAX, "a batch of {len} bytes is beyond what the log takes at once");
     let start = out.len();
@@ -95,17 +101,17 @@ pub fn encode(place: Place, sequence: Sequence, durable: Sequence, records: &[Re
 }
 
 /// The frame that begins at `place`, where `segment` is the whole file.
-pub fn check(segment: &[u8], place: Place) -> Result<Frame, Absent> {
+pub fn check(segment: &[u8], place: FrameAddress) -> Result<Frame, Absent> {
     read(segment, place, |sums_match| sums_match)
 }
 
 /// The same where records are replayed: the one place where the planted bug may let a torn frame through.
-pub fn check_replayed(segment: &[u8], place: Place) -> Result<Frame, Absent> {
+pub fn check_replayed(segment: &[u8], place: FrameAddress) -> Result<Frame, Absent> {
     read(segment, place, |sums_match| sums_match || planted(Mutant::TornTailAccepted))
 }
 
 /// A frame begins here whose first word alone is wrong: everything behind it holds together.
-pub fn has_lost_its_tag(segment: &[u8], place: Place) -> bool {
+pub fn has_lost_its_tag(segment: &[u8], place: FrameAddress) -> bool {
     let rest = segment.get(place.offset as usize..).unwrap_or_default();
     if rest.len() < HEAD_BYTES {
         return false;
@@ -115,7 +121,7 @@ pub fn has_lost_its_tag(segment: &[u8], place: Place) -> bool {
     is_possible && u32_at(rest, 4) == frame_crc(place, &rest[..len])
 }
 
-fn read(segment: &[u8], place: Place, accepts: impl Fn(bool) -> bool) -> Result<Frame, Absent> {
+fn read(segment: &[u8], place: FrameAddress, accepts: impl Fn(bool) -> bool) -> Result<Frame, Absent> {
     let rest = segment.get(place.offset as usize..).unwrap_or_default();
     if rest.len() < HEAD_BYTES || u32_at(rest, 0) != tag(place.file_id) {
         return Err(Absent::Nothing);
@@ -138,10 +144,10 @@ fn read(segment: &[u8], place: Place, accepts: impl Fn(bool) -> bool) -> Result<
     })
 }
 
-fn decode_records(mut bytes: &[u8], count: u32) -> Option<Vec<Record>> {
+fn decode_records(mut bytes: &[u8], count: u32) -> Option<Vec<WalRecord>> {
     let mut records = Vec::new();
     for _ in 0..count {
-        records.push(Record::decode(&mut bytes)?);
+        records.push(WalRecord::decode(&mut bytes)?);
     }
     (bytes.len() < ALIGN).then_some(records)
 }
@@ -152,7 +158,7 @@ fn tag(file_id: u64) -> u32 {
     mix(MAGIC ^ file_id) as u32 | 1
 }
 
-fn frame_crc(place: Place, frame: &[u8]) -> u32 {
+fn frame_crc(place: FrameAddress, frame: &[u8]) -> u32 {
     checksum::crc32(&[&place.file_id.to_le_bytes(), &place.offset.to_le_bytes(), &frame[8..]])
 }
 

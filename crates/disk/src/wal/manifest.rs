@@ -21,26 +21,26 @@ const SLOT_STRIDE: u64 = 4096;
 
 /// What the manifest says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listing {
+pub struct SegmentListing {
     /// The oldest segment that is needed, and the newest; there is none while the newest is below the oldest.
     pub first: u64,
     pub last: u64,
     pub newest_bytes: u64,
 }
 
-impl Listing {
+impl SegmentListing {
     /// Of a log that has no segment yet.
-    pub const EMPTY: Listing = Listing { first: 1, last: 0, newest_bytes: 0 };
+    pub const EMPTY: SegmentListing = SegmentListing { first: 1, last: 0, newest_bytes: 0 };
 }
 
 pub struct Manifest {
     file: Box<dyn File>,
     serial: u64,
-    listing: Listing,
+    listing: SegmentListing,
 }
 
 /// None if there is no such file; one that cannot be read is damage, not absence.
-pub fn read(disk: &dyn Disk) -> Result<Option<Listing>, Error> {
+pub fn read(disk: &dyn Disk) -> Result<Option<SegmentListing>, Error> {
     Ok(open(disk)?.map(|manifest| manifest.listing))
 }
 
@@ -70,32 +70,32 @@ pub fn open(disk: &dyn Disk) -> Result<Option<Manifest>, Error> {
 
 impl Manifest {
     /// Durable when this returns.
-    pub fn create(disk: &dyn Disk, listing: Listing) -> Result<Manifest, Error> {
+    pub fn create(disk: &dyn Disk, listing: SegmentListing) -> Result<Manifest, Error> {
         if disk.exists(FRESH_NAME).map_err(Error::io("look for", FRESH_NAME))? {
             disk.remove(FRESH_NAME).map_err(Error::io("remove", FRESH_NAME))?;
         }
         let file = disk.create(FRESH_NAME).map_err(Error::io("create", FRESH_NAME))?;
         segment::write_zeroes(&*file, FRESH_NAME, 0, 2 * SLOT_STRIDE)?;
-        let mut manifest = Manifest { file, serial: 0, listing: Listing::EMPTY };
+        let mut manifest = Manifest { file, serial: 0, listing: SegmentListing::EMPTY };
         manifest.write(listing)?;
         disk.rename(FRESH_NAME, NAME).map_err(Error::io("rename the manifest to", NAME))?;
         disk.sync_dir().map_err(Error::io("sync the directory of", NAME))?;
         Ok(manifest)
     }
 
-    pub fn listing(&self) -> Listing {
+    pub fn listing(&self) -> SegmentListing {
         self.listing
     }
 
     /// Durable when this returns.
-    pub fn set(&mut self, listing: Listing) -> Result<(), Error> {
+    pub fn set(&mut self, listing: SegmentListing) -> Result<(), Error> {
         if listing == self.listing {
             return Ok(());
         }
         self.write(listing)
     }
 
-    fn write(&mut self, listing: Listing) -> Result<(), Error> {
+    fn write(&mut self, listing: SegmentListing) -> Result<(), Error> {
         self.serial += 1;
         let at = self.serial % 2 * SLOT_STRIDE;
         segment::write(&*self.file, at, &encode(self.serial, listing)).map_err(Error::io("write", NAME))?;
@@ -105,7 +105,7 @@ impl Manifest {
     }
 }
 
-fn encode(serial: u64, listing: Listing) -> Vec<u8> {
+fn encode(serial: u64, listing: SegmentListing) -> Vec<u8> {
     let mut out = Vec::with_capacity(SLOT_BYTES);
     out.put_slice(&MAGIC);
     out.put_u32_le(VERSION);
@@ -120,7 +120,7 @@ fn encode(serial: u64, listing: Listing) -> Vec<u8> {
 }
 
 /// The checksum is the same in all versions, so that a newer file is told from a damaged one.
-fn decode(bytes: &[u8; SLOT_BYTES]) -> Result<Option<(u64, Listing)>, Error> {
+fn decode(bytes: &[u8; SLOT_BYTES]) -> Result<Option<(u64, SegmentListing)>, Error> {
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
     if bytes[..8] != MAGIC || half(12) != crc_of(bytes) {
@@ -129,7 +129,7 @@ fn decode(bytes: &[u8; SLOT_BYTES]) -> Result<Option<(u64, Listing)>, Error> {
     if half(8) != VERSION {
         return Err(Error::Version { file: NAME.to_owned(), found: half(8).into(), known: VERSION.into() });
     }
-    let listing = Listing { first: word(24), last: word(32), newest_bytes: word(40) };
+    let listing = SegmentListing { first: word(24), last: word(32), newest_bytes: word(40) };
     Ok(Some((word(16), listing)))
 }
 
@@ -142,8 +142,8 @@ mod tests {
     use super::*;
     use crate::SimDisk;
 
-    fn listing(last: u64) -> Listing {
-        Listing { first: 3, last, newest_bytes: 4096 }
+    fn listing(last: u64) -> SegmentListing {
+        SegmentListing { first: 3, last, newest_bytes: 4096 }
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
             assert_eq!(read(&disk).unwrap(), Some(listing(7)), "byte {at}");
             disk.flip_bit(NAME, SLOT_STRIDE + at);
             assert!(matches!(read(&disk), Err(Error::Corrupt { .. })), "byte {at}");
-            disk.cut_short(NAME, at);
+            disk.truncate_durably(NAME, at);
             assert!(matches!(read(&disk), Err(Error::Corrupt { .. })), "cut at {at}");
         }
     }

@@ -6,22 +6,22 @@ use bytes::{BufMut, Bytes};
 /// The owner of a record; several streams share one log and so one sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Stream {
+pub enum RecordStream {
     Raft = 1,
     Mesh = 2,
 }
 
-impl Stream {
-    pub const ALL: [Stream; 2] = [Stream::Raft, Stream::Mesh];
+impl RecordStream {
+    pub const ALL: [RecordStream; 2] = [RecordStream::Raft, RecordStream::Mesh];
 
-    fn from_number(number: u8) -> Option<Stream> {
-        Stream::ALL.into_iter().find(|stream| *stream as u8 == number)
+    fn from_number(number: u8) -> Option<RecordStream> {
+        RecordStream::ALL.into_iter().find(|stream| *stream as u8 == number)
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    pub stream: Stream,
+pub struct WalRecord {
+    pub stream: RecordStream,
     /// Where the record stands in its stream, e.g. the raft index; the record keeps its segment alive until
     /// `release` has passed the position. Zero keeps nothing alive.
     pub position: u64,
@@ -35,7 +35,7 @@ pub struct Record {
 const HEAD_BYTES: usize = 16;
 const STICKY: u8 = 1;
 
-impl Record {
+impl WalRecord {
     pub(super) fn encoded_len(payload_len: usize) -> usize {
         HEAD_BYTES + payload_len
     }
@@ -52,9 +52,9 @@ impl Record {
 
     /// Reads one record from the front of `bytes` and moves past it. The payload is copied, so that a record
     /// that lives long does not keep a whole segment in memory.
-    pub(super) fn decode(bytes: &mut &[u8]) -> Option<Record> {
+    pub(super) fn decode(bytes: &mut &[u8]) -> Option<WalRecord> {
         let (head, rest) = bytes.split_at_checked(HEAD_BYTES)?;
-        let stream = Stream::from_number(head[0])?;
+        let stream = RecordStream::from_number(head[0])?;
         let sticky = match (head[1], head[2]) {
             (0, 0) => None,
             (STICKY, kind) => Some(kind),
@@ -64,6 +64,6 @@ impl Record {
         let position = u64::from_le_bytes(head[8..16].try_into().ok()?);
         let (payload, rest) = rest.split_at_checked(payload_len as usize)?;
         *bytes = rest;
-        Some(Record { stream, position, sticky, payload: Bytes::copy_from_slice(payload) })
+        Some(WalRecord { stream, position, sticky, payload: Bytes::copy_from_slice(payload) })
     }
 }

@@ -10,13 +10,13 @@
 //! frame behind S, which began at P, had been durable: this is damage, and the member must be replaced. If none says
 //! so, what lay at P was never acknowledged: a torn tail, cut off. The last frames of a log have no successor that
 //! confirms them, unless the log was sealed behind them; damage to them cannot be told from a torn tail, so
-//! `Lost::LastFrame` is reported, and the owner of the log must not rely on having everything that it acknowledged.
+//! `LostFrames::LastFrame` is reported, and the owner of the log must not rely on having everything that it acknowledged.
 //!
 //! # How files that are gone or cut short are told from the end
 //!
 //! The manifest lists the segments and the length of the newest; a listed segment that is missing is damage, and so is an
 //! older one without its last frames, which its successor names. The newest segment may have been cut at any frame:
-//! then what is left is replayed, and `Lost::Unknown` is reported if frames may be gone.
+//! then what is left is replayed, and `LostFrames::Unknown` is reported if frames may be gone.
 //!
 //! # Why a failed sync cannot leave a hole
 //!
@@ -40,9 +40,9 @@
 //! 5. A recycled segment has a new file id, which is part of every checksum and of every frame's first word;
 //!    a segment whose creation failed is removed and never recycled, so no file meets its own id again.
 
-use super::frame::{self, Absent, Frame, Place, Sequence};
-use super::manifest::{self, Listing};
-use super::record::{Record, Stream};
+use super::frame::{self, Absent, Frame, FrameAddress, Sequence};
+use super::manifest::{self, SegmentListing};
+use super::record::{RecordStream, WalRecord};
 use super::segment::{self, FRESH_NAME, HEADER_BYTES, Segment};
 use crate::disk::Disk;
 use crate::error::Error;
@@ -51,12 +51,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// What an opening found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovery {
+pub struct RecoveryReport {
     /// Where a tail was cut off that no later frame confirms.
-    pub torn: Option<Torn>,
+    pub torn: Option<TornTail>,
     /// The newest segment is shorter than the manifest says.
-    pub shortened: Option<Shortened>,
-    pub lost: Lost,
+    pub shortened: Option<ShortenedSegment>,
+    pub lost: LostFrames,
     /// A segment whose creation was interrupted was removed.
     pub unfinished_segment: bool,
     pub segments: u64,
@@ -65,12 +65,12 @@ pub struct Recovery {
     /// Bytes of frames.
     pub bytes: u64,
     /// The newest frame that holds records.
-    pub newest: Option<FramePlace>,
+    pub newest: Option<FrameLocation>,
 }
 
 /// Where a frame lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FramePlace {
+pub struct FrameLocation {
     pub file: String,
     pub offset: u64,
     pub len: u64,
@@ -78,7 +78,7 @@ pub struct FramePlace {
 
 /// What may be missing of the acknowledged frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Lost {
+pub enum LostFrames {
     #[default]
     Nothing,
     /// Frames behind the last one that was sealed or is confirmed by a later frame.
@@ -88,21 +88,21 @@ pub enum Lost {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shortened {
+pub struct ShortenedSegment {
     pub file: String,
     pub found_bytes: u64,
     pub listed_bytes: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Torn {
+pub struct TornTail {
     pub file: String,
     pub offset: u64,
 }
 
 /// The state from which writing goes on.
 pub struct Recovered {
-    pub report: Recovery,
+    pub report: RecoveryReport,
     pub segments: VecDeque<Segment>,
     /// The newest segment has the format of a release that kept no manifest.
     pub is_of_earlier_release: bool,
@@ -111,21 +111,21 @@ pub struct Recovered {
     /// Where the frames end in the newest segment.
     pub end: u64,
     pub last: Sequence,
-    pub sticky: BTreeMap<(Stream, u8), Record>,
+    pub sticky: BTreeMap<(RecordStream, u8), WalRecord>,
     /// Frames of the newest segment that no later frame confirms, with their offsets.
     unvouched: VecDeque<(Sequence, u64)>,
     /// The bytes from the first of them to the end of the frames, and where they begin.
-    pub tail: Tail,
+    pub tail: UnvouchedTail,
 }
 
 /// What an opening writes again before it relies on it.
 #[derive(Default)]
-pub struct Tail {
+pub struct UnvouchedTail {
     pub offset: u64,
     pub bytes: Vec<u8>,
 }
 
-pub fn recover(disk: &dyn Disk, replay: &mut dyn FnMut(Record)) -> Result<Recovered, Error> {
+pub fn recover(disk: &dyn Disk, replay: &mut dyn FnMut(WalRecord)) -> Result<Recovered, Error> {
     let names = disk.list().map_err(Error::io("list", "the data directory"))?;
     if names.iter().any(|name| name == FRESH_NAME) {
         disk.remove(FRESH_NAME).map_err(Error::io("remove", FRESH_NAME))?;
@@ -135,7 +135,7 @@ pub fn recover(disk: &dyn Disk, replay: &mut dyn FnMut(Record)) -> Result<Recove
         segment::ids(&names).into_iter().partition(|id| listing.is_some_and(|listing| *id < listing.first));
     check_all_present(&ids, listing)?;
     let mut recovered = Recovered {
-        report: Recovery::default(),
+        report: RecoveryReport::default(),
         segments: VecDeque::new(),
         is_of_earlier_release: false,
         given_up: given_up.into_iter().map(segment::name).collect(),
@@ -143,7 +143,7 @@ pub fn recover(disk: &dyn Disk, replay: &mut dyn FnMut(Record)) -> Result<Recove
         last: Sequence::NONE,
         sticky: BTreeMap::new(),
         unvouched: VecDeque::new(),
-        tail: Tail::default(),
+        tail: UnvouchedTail::default(),
     };
     let is_listed = |id: u64| listing.is_some_and(|listing| listing.last >= id);
     if let Some(newest) = ids.last().copied()
@@ -161,12 +161,12 @@ pub fn recover(disk: &dyn Disk, replay: &mut dyn FnMut(Record)) -> Result<Recove
 }
 
 /// Ids are without a gap, and everything that is listed is there. A segment that is not listed yet may be there as well.
-fn check_all_present(ids: &[u64], listing: Option<Listing>) -> Result<(), Error> {
+fn check_all_present(ids: &[u64], listing: Option<SegmentListing>) -> Result<(), Error> {
     let missing = |id: u64| Err(Error::Missing { file: segment::name(id) });
     if let Some(pair) = ids.windows(2).find(|pair| pair[1] != pair[0] + 1) {
         return missing(pair[0] + 1);
     }
-    let Some(Listing { first, last, .. }) = listing else { return Ok(()) };
+    let Some(SegmentListing { first, last, .. }) = listing else { return Ok(()) };
     if first > last || planted(Mutant::MissingSegmentAccepted) {
         return Ok(());
     }
@@ -183,8 +183,8 @@ impl Recovered {
         &mut self,
         disk: &dyn Disk,
         id: u64,
-        newest: Option<Option<Listing>>,
-        replay: &mut dyn FnMut(Record),
+        newest: Option<Option<SegmentListing>>,
+        replay: &mut dyn FnMut(WalRecord),
     ) -> Result<(), Error> {
         let mut bytes = read_file(disk, id)?;
         let header = segment::check_header(&bytes, id)?;
@@ -202,7 +202,7 @@ impl Recovered {
         self.end = HEADER_BYTES;
         self.unvouched.clear();
         let absent = loop {
-            match frame::check_replayed(&bytes, Place { file_id: id, offset: self.end }) {
+            match frame::check_replayed(&bytes, FrameAddress { file_id: id, offset: self.end }) {
                 Ok(frame) if frame.sequence > self.last => self.replay_frame(frame, replay),
                 Ok(_) => break Absent::Nothing,
                 Err(absent) => break absent,
@@ -223,7 +223,8 @@ impl Recovered {
         let found_bytes = bytes.len() as u64;
         if found_bytes < listed_bytes && !planted(Mutant::ShortSegmentAccepted) {
             bytes.resize(listed_bytes as usize, 0);
-            self.report.shortened = Some(Shortened { file: segment::name(id), found_bytes, listed_bytes });
+            self.report.shortened =
+                Some(ShortenedSegment { file: segment::name(id), found_bytes, listed_bytes });
         }
     }
 
@@ -233,26 +234,26 @@ impl Recovered {
         let is_cut = self.report.shortened.is_some() && self.end + frame::HEAD_BYTES as u64 > found_bytes;
         let is_torn = self.report.torn.is_some();
         self.report.lost = match is_torn || is_cut {
-            false => Lost::Nothing,
-            true if self.report.shortened.is_some() || self.is_of_earlier_release => Lost::Unknown,
-            true => Lost::LastFrame,
+            false => LostFrames::Nothing,
+            true if self.report.shortened.is_some() || self.is_of_earlier_release => LostFrames::Unknown,
+            true => LostFrames::LastFrame,
         };
     }
 
     /// The header was synced together with the first frame.
-    fn unvouched_tail(&self, bytes: &[u8]) -> Tail {
+    fn unvouched_tail(&self, bytes: &[u8]) -> UnvouchedTail {
         let offset = match self.unvouched.front() {
             Some((_, HEADER_BYTES)) => 0,
             Some((_, offset)) => *offset,
             None => self.end,
         };
-        Tail { offset, bytes: bytes[offset as usize..self.end as usize].to_vec() }
+        UnvouchedTail { offset, bytes: bytes[offset as usize..self.end as usize].to_vec() }
     }
 
     /// The first frame of a segment was written when everything before it had been synced, so it tells what
     /// the segment before must end with.
     fn check_head(&self, bytes: &[u8], id: u64, first: Sequence) -> Result<(), Error> {
-        let head = frame::check(bytes, Place { file_id: id, offset: HEADER_BYTES })
+        let head = frame::check(bytes, FrameAddress { file_id: id, offset: HEADER_BYTES })
             .ok()
             .filter(|head| head.sequence == first)
             .ok_or_else(|| corrupt(id, HEADER_BYTES, "the first frame of a segment does not match"))?;
@@ -264,7 +265,7 @@ impl Recovered {
         }
     }
 
-    fn replay_frame(&mut self, frame: Frame, replay: &mut dyn FnMut(Record)) {
+    fn replay_frame(&mut self, frame: Frame, replay: &mut dyn FnMut(WalRecord)) {
         self.report.frames += 1;
         self.report.records += frame.records.len() as u64;
         self.report.bytes += frame.len;
@@ -273,7 +274,7 @@ impl Recovered {
         let segment = self.segments.back_mut().expect("the segment being read was pushed before");
         if !frame.records.is_empty() {
             self.report.newest =
-                Some(FramePlace { file: segment.name.clone(), offset: self.end, len: frame.len });
+                Some(FrameLocation { file: segment.name.clone(), offset: self.end, len: frame.len });
         }
         self.end += frame.len;
         self.last = frame.sequence;
@@ -287,7 +288,7 @@ impl Recovered {
     }
 
     fn judge_tail(&mut self, bytes: &[u8], id: u64, absent: Absent) -> Result<(), Error> {
-        let place = Place { file_id: id, offset: self.end };
+        let place = FrameAddress { file_id: id, offset: self.end };
         let mut torn = absent != Absent::Nothing || frame::has_lost_its_tag(bytes, place);
         for frame in frames_behind(bytes, id, self.end).filter(|frame| frame.sequence > self.last) {
             if frame.durable > self.last {
@@ -299,7 +300,7 @@ impl Recovered {
             }
             torn = true;
         }
-        self.report.torn = torn.then(|| Torn { file: segment::name(id), offset: self.end });
+        self.report.torn = torn.then(|| TornTail { file: segment::name(id), offset: self.end });
         Ok(())
     }
 }
@@ -309,7 +310,7 @@ impl Recovered {
 /// these proves that they were whole once.
 fn is_unfinished(bytes: &[u8], id: u64, has_older: bool, is_listed: bool) -> Result<bool, Error> {
     let header = segment::check_header(bytes, id)?;
-    let head = frame::check(bytes, Place { file_id: id, offset: HEADER_BYTES });
+    let head = frame::check(bytes, FrameAddress { file_id: id, offset: HEADER_BYTES });
     match (header, head) {
         (Some(_), Ok(_)) => return Ok(false),
         (None, Ok(_)) => return Err(corrupt(id, 0, "the header of a segment does not match")),
@@ -329,7 +330,7 @@ fn frames_behind(bytes: &[u8], id: u64, offset: u64) -> impl Iterator<Item = Fra
     (offset..bytes.len() as u64)
         .step_by(frame::ALIGN)
         .skip(1)
-        .filter_map(move |offset| frame::check(bytes, Place { file_id: id, offset }).ok())
+        .filter_map(move |offset| frame::check(bytes, FrameAddress { file_id: id, offset }).ok())
 }
 
 fn remove_unfinished(disk: &dyn Disk, id: u64) -> Result<(), Error> {

@@ -4,10 +4,10 @@
 //! but the first is written.
 
 use super::frame::Sequence;
-use super::record::{Record, Stream};
+use super::record::{RecordStream, WalRecord};
 use crate::disk::{Disk, File};
 use crate::error::Error;
-use crate::room;
+use crate::full_disk;
 use base::checksum;
 use base::mutant::Mutant;
 use bytes::BufMut;
@@ -34,15 +34,15 @@ pub struct Segment {
     pub name: String,
     pub len: u64,
     /// The highest position of each stream in it: what must be released before it can go.
-    pub highest: [u64; Stream::ALL.len()],
+    pub highest: [u64; RecordStream::ALL.len()],
 }
 
 impl Segment {
     pub fn new(id: u64, len: u64) -> Segment {
-        Segment { id, name: name(id), len, highest: [0; Stream::ALL.len()] }
+        Segment { id, name: name(id), len, highest: [0; RecordStream::ALL.len()] }
     }
 
-    pub fn note(&mut self, record: &Record) {
+    pub fn note(&mut self, record: &WalRecord) {
         // A sticky record is repeated in later segments and keeps none alive.
         if record.sticky.is_none() {
             let highest = &mut self.highest[slot(record.stream)];
@@ -52,7 +52,7 @@ impl Segment {
 }
 
 /// A stream's place in arrays that have one entry for each.
-pub fn slot(stream: Stream) -> usize {
+pub fn slot(stream: RecordStream) -> usize {
     stream as usize - 1
 }
 
@@ -124,7 +124,7 @@ pub fn place_file(disk: &dyn Disk, id: u64, len: u64, len_usual: u64) -> Result<
     Ok((blank.file, blank.len))
 }
 
-struct Blank {
+struct BlankSegment {
     name: &'static str,
     file: Box<dyn File>,
     len: u64,
@@ -136,7 +136,7 @@ pub fn spare_bytes(disk: &dyn Disk) -> Result<u64, Error> {
 }
 
 /// A spare that is too short was kept under other settings, and is useless.
-fn take_spare(disk: &dyn Disk, len_needed: u64, len_usual: u64) -> Result<Option<Blank>, Error> {
+fn take_spare(disk: &dyn Disk, len_needed: u64, len_usual: u64) -> Result<Option<BlankSegment>, Error> {
     for name in SPARE_NAMES {
         if !disk.exists(name).map_err(Error::io("look for", name))? {
             continue;
@@ -144,7 +144,7 @@ fn take_spare(disk: &dyn Disk, len_needed: u64, len_usual: u64) -> Result<Option
         let file = disk.open(name).map_err(Error::io("open", name))?;
         let len = file.len().map_err(Error::io("measure", name))?;
         if len >= len_needed {
-            return Ok(Some(Blank { name, file, len }));
+            return Ok(Some(BlankSegment { name, file, len }));
         }
         if len < len_usual {
             disk.remove(name).map_err(Error::io("remove", name))?;
@@ -172,17 +172,17 @@ pub fn spare_name(disk: &dyn Disk, len: u64, spares_max: usize) -> Result<Option
     Ok(None)
 }
 
-fn make_fresh(disk: &dyn Disk, len: u64) -> Result<Blank, Error> {
+fn make_fresh(disk: &dyn Disk, len: u64) -> Result<BlankSegment, Error> {
     let name = FRESH_NAME;
     let file = disk.create(name).map_err(Error::io("create", name))?;
     write_zeroes(&*file, name, 0, len)?;
     file.sync().map_err(Error::io("sync", name))?;
-    Ok(Blank { name, file, len })
+    Ok(BlankSegment { name, file, len })
 }
 
 /// Writes when there is space: on a full disk it waits.
 pub fn write(file: &dyn File, at: u64, bytes: &[u8]) -> io::Result<()> {
-    room::when_there_is_room(file, Mutant::FullLogIgnored, || file.write_at(at, bytes))
+    full_disk::retry_when_full(file, Mutant::FullLogIgnored, || file.write_at(at, bytes))
 }
 
 pub fn write_zeroes(file: &dyn File, name: &str, from: u64, to: u64) -> Result<(), Error> {

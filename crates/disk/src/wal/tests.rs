@@ -11,18 +11,23 @@ use bytes::Bytes;
 
 const SEGMENT_BYTES: u64 = 4096;
 
-fn entry(position: u64, payload: &[u8]) -> Record {
-    Record { stream: Stream::Raft, position, sticky: None, payload: Bytes::copy_from_slice(payload) }
+fn entry(position: u64, payload: &[u8]) -> WalRecord {
+    WalRecord { stream: RecordStream::Raft, position, sticky: None, payload: Bytes::copy_from_slice(payload) }
 }
 
-fn vote(payload: &[u8]) -> Record {
-    Record { stream: Stream::Raft, position: 0, sticky: Some(1), payload: Bytes::copy_from_slice(payload) }
+fn vote(payload: &[u8]) -> WalRecord {
+    WalRecord {
+        stream: RecordStream::Raft,
+        position: 0,
+        sticky: Some(1),
+        payload: Bytes::copy_from_slice(payload),
+    }
 }
 
 struct Opened {
     wal: Wal,
-    recovery: Recovery,
-    records: Vec<Record>,
+    recovery: RecoveryReport,
+    records: Vec<WalRecord>,
 }
 
 fn try_open(disk: &SimDisk) -> Result<Opened, Error> {
@@ -31,7 +36,7 @@ fn try_open(disk: &SimDisk) -> Result<Opened, Error> {
 
 fn open_with(disk: &SimDisk, segment_bytes: u64) -> Result<Opened, Error> {
     let mut records = Vec::new();
-    let params = Params { segment_bytes, spares_max: SPARES_MAX };
+    let params = WalParams { segment_bytes, spares_max: SPARES_MAX };
     let (wal, recovery) = Wal::open(Arc::new(disk.clone()), params, &mut |record| records.push(record))?;
     Ok(Opened { wal, recovery, records })
 }
@@ -40,7 +45,7 @@ fn open(disk: &SimDisk) -> Opened {
     try_open(disk).unwrap()
 }
 
-fn positions(records: &[Record]) -> Vec<u64> {
+fn positions(records: &[WalRecord]) -> Vec<u64> {
     records.iter().filter(|record| record.sticky.is_none()).map(|record| record.position).collect()
 }
 
@@ -62,7 +67,12 @@ fn records_come_back_byte_for_byte() {
     let batch = [
         entry(1, b""),
         vote(b"yes"),
-        Record { stream: Stream::Mesh, position: u64::MAX, sticky: Some(255), payload: Bytes::new() },
+        WalRecord {
+            stream: RecordStream::Mesh,
+            position: u64::MAX,
+            sticky: Some(255),
+            payload: Bytes::new(),
+        },
         entry(2, &[0xff; 999]),
     ];
     let mut wal = open(&disk).wal;
@@ -88,7 +98,7 @@ fn a_frame_longer_than_a_segment_gets_a_longer_segment() {
     let mut opened = open(&disk);
     assert_eq!(positions(&opened.records), [1, 2, 3]);
     assert!(opened.records.contains(&entry(2, &big)));
-    opened.wal.release(Stream::Raft, 3).unwrap();
+    opened.wal.release(RecordStream::Raft, 3).unwrap();
     assert_eq!(opened.wal.segments(), 1);
     assert!(opened.wal.size_bytes() < 2 * SEGMENT_BYTES, "the long segment is gone");
 }
@@ -102,7 +112,7 @@ fn released_segments_are_recycled_and_sticky_records_outlive_them() {
     for position in 1..200 {
         wal.write(&[entry(position, &[5; 500])]).unwrap();
         wal.sync().unwrap();
-        wal.release(Stream::Raft, position - 1).unwrap();
+        wal.release(RecordStream::Raft, position - 1).unwrap();
     }
     assert!(wal.segments() <= 2, "{} segments", wal.segments());
     assert!(disk.used_bytes() <= 4 * SEGMENT_BYTES, "{} bytes", disk.used_bytes());
@@ -131,7 +141,7 @@ fn a_segment_that_was_given_up_is_known_to_be_spare_until_it_is_used_again() {
     let last = fill(&mut wal, 1);
     assert_eq!(wal.spare_bytes(), 0);
     wal.sync().unwrap();
-    wal.release(Stream::Raft, last).unwrap();
+    wal.release(RecordStream::Raft, last).unwrap();
     assert_eq!((wal.spare_bytes(), wal.segments()), (SEGMENT_BYTES, 1));
     drop(wal);
     let mut wal = open(&disk).wal;
@@ -144,16 +154,16 @@ fn a_segment_that_was_given_up_is_known_to_be_spare_until_it_is_used_again() {
 fn a_segment_stays_while_any_stream_needs_it() {
     let disk = SimDisk::new(1);
     let mut wal = open(&disk).wal;
-    wal.write(&[Record { stream: Stream::Mesh, ..entry(70, b"mesh") }]).unwrap();
+    wal.write(&[WalRecord { stream: RecordStream::Mesh, ..entry(70, b"mesh") }]).unwrap();
     for position in 1..50 {
         wal.write(&[entry(position, &[5; 500])]).unwrap();
     }
     let segments = wal.segments();
-    wal.release(Stream::Raft, 100).unwrap();
+    wal.release(RecordStream::Raft, 100).unwrap();
     assert_eq!(wal.segments(), segments);
-    wal.release(Stream::Mesh, 69).unwrap();
+    wal.release(RecordStream::Mesh, 69).unwrap();
     assert_eq!(wal.segments(), segments);
-    wal.release(Stream::Mesh, 70).unwrap();
+    wal.release(RecordStream::Mesh, 70).unwrap();
     assert_eq!(wal.segments(), 1);
 }
 
@@ -166,7 +176,7 @@ fn a_failed_sync_poisons_the_log() {
     assert!(matches!(wal.sync(), Err(Error::Io { action: "sync", .. })));
     assert!(matches!(wal.sync(), Err(Error::Poisoned)));
     assert!(matches!(wal.write(&[entry(2, b"y")]), Err(Error::Poisoned)));
-    assert!(matches!(wal.release(Stream::Raft, 1), Err(Error::Poisoned)));
+    assert!(matches!(wal.release(RecordStream::Raft, 1), Err(Error::Poisoned)));
 }
 
 #[test]
@@ -196,11 +206,11 @@ fn a_log_that_finds_no_room_waits_for_it_and_loses_nothing() {
         let disk = SimDisk::new(1);
         let mut wal = open(&disk).wal;
         disk.set_space(disk.used_bytes() + 2 * SEGMENT_BYTES + 100);
-        disk.make_room_after(looks);
+        disk.free_space_after(looks);
         for position in 1..=100 {
             wal.write(&[entry(position, &[1; 300])]).and_then(|()| wal.sync()).unwrap();
         }
-        assert_eq!(disk.counters().waits_for_room, u64::from(looks));
+        assert_eq!(disk.counters().waits_for_space, u64::from(looks));
         disk.crash();
         assert_eq!(positions(&open(&disk).records), (1..=100).collect::<Vec<_>>());
     }
@@ -212,7 +222,7 @@ fn what_is_left_of_a_segment_is_written_without_asking_for_room() {
     let mut wal = open(&disk).wal;
     disk.set_space(0);
     let mut position = 0;
-    while wal.has_place_for([300].into_iter()) {
+    while wal.has_space_for([300].into_iter()) {
         position += 1;
         wal.write(&[entry(position, &[1; 300])]).and_then(|()| wal.sync()).unwrap();
     }
@@ -234,7 +244,7 @@ fn files_of_others_are_left_alone() {
 fn it_works_on_a_real_directory() {
     let dir = tempfile::tempdir().unwrap();
     let disk: Arc<dyn Disk> = Arc::new(crate::RealDisk::open(dir.path().to_path_buf()).unwrap());
-    let params = Params { segment_bytes: SEGMENT_BYTES, spares_max: 1 };
+    let params = WalParams { segment_bytes: SEGMENT_BYTES, spares_max: 1 };
     for round in 0..5 {
         let mut seen = Vec::new();
         let (mut wal, recovery) = Wal::open(disk.clone(), params, &mut |record| seen.push(record)).unwrap();
@@ -245,7 +255,7 @@ fn it_works_on_a_real_directory() {
             wal.write(&[entry(position, &[3; 700])]).unwrap();
         }
         wal.sync().unwrap();
-        wal.release(Stream::Raft, round * 20).unwrap();
+        wal.release(RecordStream::Raft, round * 20).unwrap();
         assert!(wal.segments() < 12);
     }
 }

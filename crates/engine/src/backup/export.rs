@@ -1,12 +1,12 @@
 //! The rows of a backup, bucket by bucket in the order of their names, as many at a time as fill some pages.
 
-use super::{OWN_BUCKET, TAKEN_ROW, Taken};
-use crate::changes::Changes;
+use super::{BackupOrigin, ORIGIN_ROW, OWN_BUCKET};
+use crate::changes::ChangeReader;
 use crate::error::Error;
-use base::{Table, View};
+use base::{ReadView, Table};
 use bbolt::Writer;
 use coord::etcd::{self, bucket};
-use coord::raised;
+use coord::rebase;
 use disk::StoreView;
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -14,30 +14,30 @@ use std::sync::Arc;
 
 pub(super) struct Export {
     view: Arc<StoreView>,
-    parts: VecDeque<Part>,
+    parts: VecDeque<ExportPart>,
 }
 
-enum Part {
+enum ExportPart {
     /// A bucket whose rows are few.
     Rows(&'static str, Vec<(Vec<u8>, Vec<u8>)>),
     /// Rows of a table that etcd has no bucket for, after this key.
     Table(Table, Option<Vec<u8>>),
     /// The keys and their past.
-    Keys(Changes),
+    Keys(ChangeReader),
 }
 
 impl Export {
-    pub fn new(view: Arc<StoreView>, taken: Taken) -> Result<Export, Error> {
-        let mut parts: VecDeque<Part> = VecDeque::new();
+    pub fn new(view: Arc<StoreView>, taken: BackupOrigin) -> Result<Export, Error> {
+        let mut parts: VecDeque<ExportPart> = VecDeque::new();
         for (name, rows) in etcd::small_buckets(&*view)? {
-            if name > OWN_BUCKET && !parts.iter().any(|part| matches!(part, Part::Table(..))) {
-                parts.extend(Table::ALL.map(|table| Part::Table(table, None)));
-                parts.push_back(Part::Rows(OWN_BUCKET, vec![(vec![TAKEN_ROW], taken.encode())]));
+            if name > OWN_BUCKET && !parts.iter().any(|part| matches!(part, ExportPart::Table(..))) {
+                parts.extend(Table::ALL.map(|table| ExportPart::Table(table, None)));
+                parts.push_back(ExportPart::Rows(OWN_BUCKET, vec![(vec![ORIGIN_ROW], taken.encode())]));
             }
-            if name > bucket::KEY && !parts.iter().any(|part| matches!(part, Part::Keys(_))) {
-                parts.push_back(Part::Keys(Changes::new(view.clone())));
+            if name > bucket::KEY && !parts.iter().any(|part| matches!(part, ExportPart::Keys(_))) {
+                parts.push_back(ExportPart::Keys(ChangeReader::new(view.clone())));
             }
-            parts.push_back(Part::Rows(name, rows));
+            parts.push_back(ExportPart::Rows(name, rows));
         }
         Ok(Export { view, parts })
     }
@@ -54,20 +54,22 @@ impl Export {
     }
 
     /// Returns the rest of a part.
-    fn add(&self, part: Part, writer: &mut Writer, bytes: usize) -> Result<Option<Part>, Error> {
+    fn add(&self, part: ExportPart, writer: &mut Writer, bytes: usize) -> Result<Option<ExportPart>, Error> {
         match part {
-            Part::Rows(name, rows) => {
+            ExportPart::Rows(name, rows) => {
                 writer.bucket(name.as_bytes());
                 rows.iter().for_each(|(key, value)| writer.row(key, value));
                 Ok(None)
             }
-            Part::Table(table, after) => {
+            ExportPart::Table(table, after) => {
                 writer.bucket(OWN_BUCKET.as_bytes());
-                Ok(self.add_table(table, after, writer, bytes).map(|last| Part::Table(table, Some(last))))
+                Ok(self
+                    .add_table(table, after, writer, bytes)
+                    .map(|last| ExportPart::Table(table, Some(last))))
             }
-            Part::Keys(mut changes) => {
+            ExportPart::Keys(mut changes) => {
                 writer.bucket(bucket::KEY.as_bytes());
-                Ok(Export::add_keys(&mut changes, writer)?.then_some(Part::Keys(changes)))
+                Ok(Export::add_keys(&mut changes, writer)?.then_some(ExportPart::Keys(changes)))
             }
         }
     }
@@ -82,7 +84,7 @@ impl Export {
         let mut last = None;
         let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         self.view.scan(table, from, Bound::Unbounded, &mut |key, value| {
-            if raised::is_beside_keys(table, key) {
+            if rebase::is_beside_keys(table, key) {
                 writer.row(&[&[table as u8], key].concat(), value);
             }
             let is_full = writer.waiting() >= bytes;
@@ -93,7 +95,7 @@ impl Export {
     }
 
     /// Whether there are more.
-    fn add_keys(changes: &mut Changes, writer: &mut Writer) -> Result<bool, Error> {
+    fn add_keys(changes: &mut ChangeReader, writer: &mut Writer) -> Result<bool, Error> {
         let some = changes.next()?;
         for change in &some {
             let (key, value) = changes.etcd_row(change)?;

@@ -1,7 +1,7 @@
 //! The head of a backup of 0.1.0: what it is, whose, when it was taken, where the state stood, how long it is.
 //! It has a fixed length and a checksum of its own, so it can be believed before anything else is read.
 
-use super::{BackupError, Taken};
+use super::{BackupError, BackupOrigin};
 use base::codec::Reader;
 use base::{ClusterId, Index, NodeId, Position, Revision, Term, checksum};
 use bytes::Bytes;
@@ -15,7 +15,7 @@ pub(super) const BYTES: u64 = 8 + 10 * 8 + 4;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
-    pub taken: Taken,
+    pub taken: BackupOrigin,
     /// Missing when nothing had been written yet.
     pub meta: Option<Meta>,
     pub chunks: u64,
@@ -68,7 +68,8 @@ impl Head {
 
     fn parse(mut reader: Reader) -> Option<Head> {
         let mut number = || reader.u64();
-        let taken = Taken { cluster: ClusterId(number()?), member: NodeId(number()?), at_millis: number()? };
+        let taken =
+            BackupOrigin { cluster: ClusterId(number()?), member: NodeId(number()?), at_millis: number()? };
         let applied = Position { index: Index(number()?), term: Term(number()?) };
         let (revision, compacted) = (Revision(number()? as i64), Revision(number()? as i64));
         let meta = Meta { applied, revision, compacted, hash: number()? };

@@ -1,7 +1,7 @@
 //! A backup read back, ours or one of etcd's. The digest over everything is verified first, then the rows of its buckets become
 //! rows of a store. The receiver must not keep the rows if the reading fails.
 
-use super::{BackupError, OWN_BUCKET, PAGE_BYTES, TAKEN_ROW, Taken, first_format, head};
+use super::{BackupError, BackupOrigin, ORIGIN_ROW, OWN_BUCKET, PAGE_BYTES, first_format, head};
 use crate::error::Error;
 use base::sha256::{DIGEST_BYTES, Sha256};
 use base::{Row, Table};
@@ -23,7 +23,7 @@ impl<T: Read + Seek> Source for T {}
 
 /// Whether a file without a digest is taken: a database that was copied out of etcd's data directory has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Digest {
+pub enum DigestRule {
     Required,
     Optional,
 }
@@ -32,7 +32,7 @@ pub enum Digest {
 #[derive(Clone, Copy, Debug)]
 pub struct Summary {
     /// Missing in one of etcd's.
-    pub taken: Option<Taken>,
+    pub taken: Option<BackupOrigin>,
     /// Missing when nothing had been written yet.
     pub meta: Option<Meta>,
     /// Of the whole file.
@@ -47,7 +47,7 @@ pub struct Summary {
 /// Receives rows; the second argument is the number of bytes read so far.
 pub type Take<'a> = dyn FnMut(&[Row], u64) -> Result<(), Error> + 'a;
 
-pub fn read(source: &mut dyn Source, digest: Digest, take: &mut Take<'_>) -> Result<Summary, Error> {
+pub fn read(source: &mut dyn Source, digest: DigestRule, take: &mut Take<'_>) -> Result<Summary, Error> {
     let total_bytes = source.seek(SeekFrom::End(0)).map_err(BackupError::Read)?;
     let mut magic = [0; head::MAGIC.len()];
     let is_first = total_bytes >= magic.len() as u64 && {
@@ -60,10 +60,10 @@ pub fn read(source: &mut dyn Source, digest: Digest, take: &mut Take<'_>) -> Res
     }
     let found = verify_digest(source, total_bytes, digest)?;
     let body_bytes = total_bytes - found.map_or(0, |_| DIGEST_BYTES as u64);
-    let mut gathering = Gathering { take, rows: Vec::new(), at: 0, versions: 0, leases: 0, n_rows: 0 };
+    let mut gathering = RowBatch { take, rows: Vec::new(), at: 0, versions: 0, leases: 0, n_rows: 0 };
     let (taken, meta) = read_database(source, body_bytes, &mut gathering)?;
     gathering.hand_on()?;
-    let Gathering { versions, leases, n_rows: rows, .. } = gathering;
+    let RowBatch { versions, leases, n_rows: rows, .. } = gathering;
     Ok(Summary { taken, meta, total_bytes, versions, leases, rows, digest: found })
 }
 
@@ -71,12 +71,12 @@ pub fn read(source: &mut dyn Source, digest: Digest, take: &mut Take<'_>) -> Res
 fn verify_digest(
     source: &mut dyn Source,
     total_bytes: u64,
-    digest: Digest,
+    digest: DigestRule,
 ) -> Result<Option<[u8; DIGEST_BYTES]>, BackupError> {
     if total_bytes % PAGE_BYTES != DIGEST_BYTES as u64 {
         return match digest {
-            Digest::Optional => Ok(None),
-            Digest::Required => Err(BackupError::NoDigest),
+            DigestRule::Optional => Ok(None),
+            DigestRule::Required => Err(BackupError::NoDigest),
         };
     }
     let mut hash = Sha256::default();
@@ -99,7 +99,7 @@ fn verify_digest(
 }
 
 /// Rows on their way to the receiver.
-struct Gathering<'a, 'b> {
+struct RowBatch<'a, 'b> {
     take: &'a mut Take<'b>,
     rows: Vec<Row>,
     /// How much was read.
@@ -109,7 +109,7 @@ struct Gathering<'a, 'b> {
     n_rows: u64,
 }
 
-impl Gathering<'_, '_> {
+impl RowBatch<'_, '_> {
     fn add(&mut self, table: Table, key: &[u8], value: &[u8]) {
         self.versions += u64::from(table == Table::Versions);
         self.leases += u64::from(table == Table::Leases);
@@ -127,8 +127,8 @@ impl Gathering<'_, '_> {
 fn read_database(
     source: &mut dyn Source,
     body_bytes: u64,
-    gathering: &mut Gathering<'_, '_>,
-) -> Result<(Option<Taken>, Option<Meta>), Error> {
+    gathering: &mut RowBatch<'_, '_>,
+) -> Result<(Option<BackupOrigin>, Option<Meta>), Error> {
     let n_read = std::cell::Cell::new(0);
     let mut reader = Reader::open(|offset, len| {
         let len = len.min(body_bytes.saturating_sub(offset) as usize);
@@ -179,14 +179,14 @@ fn read_database(
 fn take_own_row(
     key: &[u8],
     value: &[u8],
-    gathering: &mut Gathering<'_, '_>,
-    taken: &mut Option<Taken>,
+    gathering: &mut RowBatch<'_, '_>,
+    taken: &mut Option<BackupOrigin>,
     meta: &mut Option<Meta>,
 ) -> Result<(), Error> {
     let malformed = || BackupError::Row { bucket: OWN_BUCKET.to_owned(), what: "a row of a later release" };
     let (table, key) = key.split_first().ok_or_else(malformed)?;
-    if *table == TAKEN_ROW {
-        *taken = Some(Taken::decode(value).ok_or_else(malformed)?);
+    if *table == ORIGIN_ROW {
+        *taken = Some(BackupOrigin::decode(value).ok_or_else(malformed)?);
         return Ok(());
     }
     let table = Table::ALL.into_iter().find(|known| *known as u8 == *table).ok_or_else(malformed)?;

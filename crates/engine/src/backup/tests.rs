@@ -1,8 +1,8 @@
 //! A backup taken, read back, damaged everywhere, and restored into another directory.
 
 use super::*;
+use crate::member_store::{LIVE, MemberStoreParams};
 use crate::restore::restore;
-use crate::vault::{LIVE, VaultParams};
 use crate::verify::verify;
 use base::{Boot, Index, Position, ProposalId, Revision, Term};
 use coord::request::{Delete, Put};
@@ -12,7 +12,8 @@ use disk::{Disk, SimDisk, Store};
 use std::io::Cursor;
 
 const CACHE: usize = 256 * 1024;
-const PARAMS: VaultParams = VaultParams { cache_bytes: CACHE, chunk_bytes: 600, unindexed_keys_max: 100 };
+const PARAMS: MemberStoreParams =
+    MemberStoreParams { cache_bytes: CACHE, chunk_bytes: 600, unindexed_keys_max: 100 };
 
 struct Kept<'a>(&'a [Change]);
 
@@ -67,8 +68,8 @@ fn filled() -> (SimDisk, State) {
     (disk, state)
 }
 
-fn taken() -> Taken {
-    Taken { cluster: ClusterId(5), member: NodeId(6), at_millis: 7 }
+fn taken() -> BackupOrigin {
+    BackupOrigin { cluster: ClusterId(5), member: NodeId(6), at_millis: 7 }
 }
 
 fn backup_of(disk: &SimDisk) -> Vec<u8> {
@@ -85,7 +86,7 @@ fn backup_of(disk: &SimDisk) -> Vec<u8> {
 }
 
 fn read_all(bytes: &[u8]) -> Result<Summary, Error> {
-    read(&mut Cursor::new(bytes), Digest::Required, &mut |_, _| Ok(()))
+    read(&mut Cursor::new(bytes), DigestRule::Required, &mut |_, _| Ok(()))
 }
 
 fn restored(bytes: &[u8], raise_by: i64) -> (SimDisk, Revision) {
@@ -94,7 +95,7 @@ fn restored(bytes: &[u8], raise_by: i64) -> (SimDisk, Revision) {
         Arc::new(disk.clone()),
         PARAMS,
         &mut Cursor::new(bytes),
-        Digest::Required,
+        DigestRule::Required,
         raise_by,
         &mut |_| {},
     )
@@ -211,7 +212,7 @@ fn a_damaged_backup_leaves_no_store_behind() {
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     let disk = SimDisk::new(4);
-    restore(Arc::new(disk.clone()), PARAMS, &mut Cursor::new(bytes), Digest::Required, 5, &mut |_| {})
+    restore(Arc::new(disk.clone()), PARAMS, &mut Cursor::new(bytes), DigestRule::Required, 5, &mut |_| {})
         .unwrap_err();
     assert_eq!(disk.list().unwrap(), Vec::<String>::new());
 }

@@ -4,7 +4,7 @@
 use crate::error::Error;
 use ::mesh::mesh::Persist;
 use ::mesh::overlay::Seq;
-use disk::{Record, Stream, Wal};
+use disk::{RecordStream, Wal, WalRecord};
 
 pub struct MeshLog {
     wal: Wal,
@@ -19,19 +19,19 @@ impl MeshLog {
 
     /// Writes all batches as one frame; they are durable after `sync`.
     pub fn write(&mut self, persists: &[Persist]) -> Result<(), Error> {
-        let record = |persist: &Persist| Record {
-            stream: Stream::Mesh,
+        let record = |persist: &Persist| WalRecord {
+            stream: RecordStream::Mesh,
             position: self.base + persist.seq.0,
             sticky: None,
             payload: persist.batch.clone(),
         };
-        let records: Vec<Record> = persists.iter().map(record).collect();
+        let records: Vec<WalRecord> = persists.iter().map(record).collect();
         Ok(self.wal.write(&records)?)
     }
 
     /// Whether all this can be written without asking the disk for more room, which on a full one has to be waited for.
     pub fn fits(&self, persists: &[Persist]) -> bool {
-        self.wal.has_place_for(persists.iter().map(|persist| persist.batch.len()))
+        self.wal.has_space_for(persists.iter().map(|persist| persist.batch.len()))
     }
 
     pub fn sync(&mut self) -> Result<(), Error> {
@@ -40,7 +40,7 @@ impl MeshLog {
 
     /// Everything up to this batch is in the store.
     pub fn release(&mut self, upto: Seq) -> Result<(), Error> {
-        Ok(self.wal.release(Stream::Mesh, self.base + upto.0)?)
+        Ok(self.wal.release(RecordStream::Mesh, self.base + upto.0)?)
     }
 
     pub fn size_bytes(&self) -> u64 {

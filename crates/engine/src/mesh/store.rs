@@ -6,7 +6,7 @@ use crate::error::Error;
 use ::mesh::overlay::Flush;
 use ::mesh::rows::{self, Rows};
 use base::mutant::{Mutant, planted};
-use base::{Table, View};
+use base::{ReadView, Table};
 use bytes::Bytes;
 use disk::{Disk, Store, StoreView};
 use std::ops::Bound;

@@ -5,9 +5,9 @@ use ::mesh::mesh::Persist;
 use ::mesh::record::{Kind, Record};
 use ::mesh::request::{Request, Write};
 use ::mesh::rows::Rows;
-use ::mesh::topology::{Epoch, Member, Space, Standing as Place, Topology};
+use ::mesh::topology::{Epoch, Member, MemberState, NamespaceCopies, Topology};
 use ::mesh::{Attributes, Body, Input, Mesh, Now, Op, Output, Params};
-use base::{Instant, NodeId, Token};
+use base::{Instant, NodeId, ReplyToken};
 use bytes::Bytes;
 use disk::SimDisk;
 use std::time::Duration;
@@ -16,24 +16,25 @@ const PARAMS: MeshParams =
     MeshParams { log_segment_bytes: 64 * 1024, cache_bytes: 1024 * 1024, fresh_incarnation: 77 };
 
 /// A node alone, with its files.
-struct Alone {
+struct SingleNode {
     mesh: Mesh,
     files: MeshFiles,
     now: u64,
 }
 
-impl Alone {
-    fn open(disk: &Arc<SimDisk>) -> Alone {
+impl SingleNode {
+    fn open(disk: &Arc<SimDisk>) -> SingleNode {
         let mut files = open_mesh(disk.clone(), &PARAMS).expect("it opens");
-        let life = files.life.life();
-        let member = Member { node: NodeId(1), zone: 1, points: 64, standing: Place::Serving, stale: false };
-        let space = Space { id: 0, copies: 3 };
-        let topology = Topology::new(Epoch(1), RegionId(0), vec![member], vec![space]);
+        let incarnation = files.incarnation_file.get();
+        let member =
+            Member { node: NodeId(1), zone: 1, points: 64, state: MemberState::Serving, stale: false };
+        let namespace_id = NamespaceCopies { id: 0, copies: 3 };
+        let topology = Topology::new(Epoch(1), RegionId(0), vec![member], vec![namespace_id]);
         let params = Params {
-            actor: Actor { region: RegionId(0), node: NodeId(1), incarnation: life.incarnation },
-            boot: life.boot,
+            actor: Actor { region: RegionId(0), node: NodeId(1), incarnation: incarnation.number },
+            boot: incarnation.boot,
             wiped: false,
-            guest: false,
+            unenrolled: false,
             drift_max: Duration::from_millis(500),
             timeout: Duration::from_secs(1),
             flush_every: Duration::from_millis(100),
@@ -43,7 +44,7 @@ impl Alone {
         };
         let replayed = std::mem::take(&mut files.replayed);
         let mesh = Mesh::new(params, topology, &*files.store.view(), replayed);
-        let mut alone = Alone { mesh, files, now: 1_000 };
+        let mut alone = SingleNode { mesh, files, now: 1_000 };
         (0..3).for_each(|_| drop(alone.step(Input::Tick, true)));
         alone
     }
@@ -83,15 +84,18 @@ impl Alone {
             w: None,
             sloppy: false,
         };
-        let request =
-            Input::Request { token: Token(1), deadline: Instant(u64::MAX), request: Request::write(write) };
+        let request = Input::Request {
+            token: ReplyToken(1),
+            deadline: Instant(u64::MAX),
+            request: Request::write(write),
+        };
         let replies = self.step(request, false);
         assert!(matches!(replies[..], [::mesh::request::Reply::Written(_)]), "{replies:?}");
     }
 
     fn get(&mut self, name: &str) -> Option<String> {
         let request = Request::Read { key: Key::new(0, name.as_bytes()), r: None };
-        let request = Input::Request { token: Token(1), deadline: Instant(u64::MAX), request };
+        let request = Input::Request { token: ReplyToken(1), deadline: Instant(u64::MAX), request };
         match &self.step(request, false)[..] {
             [::mesh::request::Reply::Found(Some(record))] => match &record.body {
                 Body::Register(value) => Some(String::from_utf8(value.to_vec()).unwrap()),
@@ -105,18 +109,21 @@ impl Alone {
 #[test]
 fn what_was_acknowledged_is_there_after_a_power_cut_flushed_or_not() {
     let disk = Arc::new(SimDisk::new(3));
-    let mut node = Alone::open(&disk);
+    let mut node = SingleNode::open(&disk);
     for nth in 0..300 {
         node.put(&format!("k{}", nth % 40), &nth.to_string());
         if nth % 90 == 0 {
             node.step(Input::Tick, true);
         }
     }
-    let incarnation = node.files.life.life().incarnation;
+    let incarnation = node.files.incarnation_file.get().number;
     drop(node);
     disk.crash();
-    let mut node = Alone::open(&disk);
-    assert_eq!(node.files.life.life(), Life { incarnation, boot: 2, standing: Standing::Unknown });
+    let mut node = SingleNode::open(&disk);
+    assert_eq!(
+        node.files.incarnation_file.get(),
+        Incarnation { number: incarnation, boot: 2, catch_up: CatchUp::Unknown }
+    );
     for nth in 0..40 {
         let newest = (0..300).filter(|put| put % 40 == nth).max().unwrap();
         assert_eq!(node.get(&format!("k{nth}")), Some(newest.to_string()), "k{nth}");
@@ -156,16 +163,19 @@ fn a_batch_that_the_store_has_is_not_replayed_over_it() {
 fn a_lost_disk_is_another_life_and_half_a_directory_is_refused() {
     let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(5));
     let mut files = open_mesh(disk.clone(), &PARAMS).unwrap();
-    files.life.set_standing(Standing::Whole).unwrap();
+    files.incarnation_file.set_catch_up(CatchUp::Complete).unwrap();
     drop(files);
     let other = MeshParams { fresh_incarnation: 78, ..PARAMS };
     let files = open_mesh(disk.clone(), &other).unwrap();
-    assert_eq!(files.life.life(), Life { incarnation: 77, boot: 2, standing: Standing::Whole });
+    assert_eq!(
+        files.incarnation_file.get(),
+        Incarnation { number: 77, boot: 2, catch_up: CatchUp::Complete }
+    );
     drop(files);
     disk.remove(super::store::LIVE).unwrap();
     assert!(matches!(open_mesh(disk, &other), Err(Error::MeshStoreMissing)));
     let fresh = open_mesh(Arc::new(SimDisk::new(6)), &other).unwrap();
-    assert_eq!(fresh.life.life().incarnation, 78);
+    assert_eq!(fresh.incarnation_file.get().number, 78);
 }
 
 #[test]
@@ -173,7 +183,7 @@ fn files_in_good_order_are_found_so_and_a_row_that_is_not_is_named() {
     let disk = Arc::new(SimDisk::new(7));
     let empty: Arc<dyn Disk> = Arc::new(SimDisk::new(8));
     assert!(verify::verify_mesh(empty, 1024 * 1024).unwrap().is_none());
-    let mut node = Alone::open(&disk);
+    let mut node = SingleNode::open(&disk);
     (0..50).for_each(|nth| node.put(&format!("k{nth}"), "v"));
     node.step(Input::Tick, true);
     node.put("unflushed", "v");

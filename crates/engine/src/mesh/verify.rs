@@ -1,23 +1,23 @@
 //! The files of the mesh of a node that does not run, checked as far as they can be: every frame of the log, every
 //! page of the store, every row by itself. Nothing on the disk is changed.
 
-use super::{MeshView, life, store};
+use super::{MeshView, incarnation, store};
 use crate::error::Error;
 use crate::verify::check_length;
 use ::mesh::conflict::Conflict;
-use ::mesh::log::Entry;
+use ::mesh::log::LogEntry;
 use ::mesh::rows::{self, Rows};
 use ::mesh::{Record, Round, Topology};
 use base::codec::Reader;
 use bytes::Bytes;
-use disk::{Disk, Recovery, Scratch, Store, Stream, guard};
+use disk::{Disk, RecordStream, RecoveryReport, ScratchDisk, Store, guard};
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
 /// The contents of an intact mesh directory.
 #[derive(Clone, Debug)]
 pub struct MeshReport {
-    pub log: Recovery,
+    pub log: RecoveryReport,
     pub store_bytes: u64,
     pub records: usize,
     pub tombstones: usize,
@@ -29,15 +29,16 @@ pub struct MeshReport {
 
 /// None if there was never a mesh on this disk.
 pub fn verify_mesh(disk: Arc<dyn Disk>, cache_bytes: usize) -> Result<Option<MeshReport>, Error> {
-    guard::reading(store::LIVE, || check_files(disk, cache_bytes)).map_err(Error::of_mesh)
+    guard::catch_damage(store::LIVE, || check_files(disk, cache_bytes)).map_err(Error::of_mesh)
 }
 
 fn check_files(disk: Arc<dyn Disk>, cache_bytes: usize) -> Result<Option<MeshReport>, Error> {
-    if life::read(&*disk)?.is_none() {
+    if incarnation::read(&*disk)?.is_none() {
         return Ok(None);
     }
-    let scratch: Arc<dyn Disk> = Arc::new(Scratch::over(disk).map_err(life::trouble("list", "the mesh"))?);
-    if !scratch.exists(store::LIVE).map_err(life::trouble("look for", store::LIVE))? {
+    let scratch: Arc<dyn Disk> =
+        Arc::new(ScratchDisk::over(disk).map_err(incarnation::trouble("list", "the mesh"))?);
+    if !scratch.exists(store::LIVE).map_err(incarnation::trouble("look for", store::LIVE))? {
         return Err(Error::MeshStoreMissing);
     }
     let mut opened = Store::open(scratch.clone(), store::LIVE, cache_bytes)?;
@@ -48,12 +49,12 @@ fn check_files(disk: Arc<dyn Disk>, cache_bytes: usize) -> Result<Option<MeshRep
     let mut unflushed = 0;
     let mut damaged = None;
     let log = disk::wal::inspect(&*scratch, &mut |record| {
-        if record.stream == Stream::Mesh && record.position > flushed {
+        if record.stream == RecordStream::Mesh && record.position > flushed {
             unflushed += 1;
             match rows::decode_batch(record.payload) {
                 Some(batch) => {
                     let bad = batch.into_iter().find(|row| {
-                        row.value.as_ref().is_some_and(|value| sort_of(&row.key, value).is_none())
+                        row.value.as_ref().is_some_and(|value| row_kind(&row.key, value).is_none())
                     });
                     damaged = damaged.take().or(bad.map(|row| row.key));
                 }
@@ -65,12 +66,12 @@ fn check_files(disk: Arc<dyn Disk>, cache_bytes: usize) -> Result<Option<MeshRep
     let mut report =
         MeshReport { log, store_bytes, records: 0, tombstones: 0, hints: 0, conflicts: 0, unflushed };
     view.scan(Unbounded, Unbounded, &mut |key, value| {
-        match sort_of(key, value) {
-            Some(Sort::Record { is_tombstone: true }) => report.tombstones += 1,
-            Some(Sort::Record { is_tombstone: false }) => report.records += 1,
-            Some(Sort::Hint) => report.hints += 1,
-            Some(Sort::Conflict) => report.conflicts += 1,
-            Some(Sort::Other) => {}
+        match row_kind(key, value) {
+            Some(RowKind::Record { is_tombstone: true }) => report.tombstones += 1,
+            Some(RowKind::Record { is_tombstone: false }) => report.records += 1,
+            Some(RowKind::Hint) => report.hints += 1,
+            Some(RowKind::Conflict) => report.conflicts += 1,
+            Some(RowKind::Other) => {}
             None => damaged = Some(Bytes::copy_from_slice(key)),
         }
         damaged.is_none()
@@ -81,7 +82,7 @@ fn check_files(disk: Arc<dyn Disk>, cache_bytes: usize) -> Result<Option<MeshRep
     }
 }
 
-enum Sort {
+enum RowKind {
     Record { is_tombstone: bool },
     Hint,
     Conflict,
@@ -89,24 +90,28 @@ enum Sort {
 }
 
 /// The kind of a row; `None` if no node writes such a row.
-fn sort_of(key: &[u8], value: &Bytes) -> Option<Sort> {
-    match rows::sort(key)? {
-        rows::Sort::Meta if key == rows::TOPOLOGY => Topology::decode(value.clone()).map(|_| Sort::Other),
-        rows::Sort::Meta if key == rows::FLUSHED => Reader::new(value.clone()).u64().map(|_| Sort::Other),
-        rows::Sort::Meta => Some(Sort::Other),
-        rows::Sort::Record => {
+fn row_kind(key: &[u8], value: &Bytes) -> Option<RowKind> {
+    match rows::row_kind(key)? {
+        rows::RowKind::Meta if key == rows::TOPOLOGY => {
+            Topology::decode(value.clone()).map(|_| RowKind::Other)
+        }
+        rows::RowKind::Meta if key == rows::FLUSHED => {
+            Reader::new(value.clone()).u64().map(|_| RowKind::Other)
+        }
+        rows::RowKind::Meta => Some(RowKind::Other),
+        rows::RowKind::Record => {
             let name = rows::record_key(key)?;
             let record = Record::decode(value.clone()).filter(|_| rows::record(&name) == key)?;
-            Some(Sort::Record { is_tombstone: record.is_tombstone() })
+            Some(RowKind::Record { is_tombstone: record.is_tombstone() })
         }
-        rows::Sort::Due => rows::due_key(key).map(|_| Sort::Other),
-        rows::Sort::Hint => {
-            let lawful = value.is_empty() || Record::decode(value.clone()).is_some();
-            rows::hint_key(key).filter(|_| lawful).map(|_| Sort::Hint)
+        rows::RowKind::Due => rows::due_key(key).map(|_| RowKind::Other),
+        rows::RowKind::Hint => {
+            let is_valid = value.is_empty() || Record::decode(value.clone()).is_some();
+            rows::hint_key(key).filter(|_| is_valid).map(|_| RowKind::Hint)
         }
-        rows::Sort::Conflict => Conflict::decode(value.clone()).map(|_| Sort::Conflict),
-        rows::Sort::Log => Entry::decode(value.clone()).map(|_| Sort::Other),
-        rows::Sort::Index | rows::Sort::Undecided => value.is_empty().then_some(Sort::Other),
-        rows::Sort::Promise => Round::from_bytes(value.clone()).map(|_| Sort::Other),
+        rows::RowKind::Conflict => Conflict::decode(value.clone()).map(|_| RowKind::Conflict),
+        rows::RowKind::Log => LogEntry::decode(value.clone()).map(|_| RowKind::Other),
+        rows::RowKind::Index | rows::RowKind::Undecided => value.is_empty().then_some(RowKind::Other),
+        rows::RowKind::Promise => Round::from_bytes(value.clone()).map(|_| RowKind::Other),
     }
 }

@@ -4,13 +4,13 @@ use super::*;
 use base::mutant::plant;
 use base::{Index, Position, Term};
 use disk::SimDisk;
-use disk::wal::FramePlace;
+use disk::wal::FrameLocation;
 use raft::{Entry, Persist};
 
 const ME: NodeId = NodeId(1);
 const SEGMENT: &str = "wal-0000000000000001";
 
-fn params(voters: &[NodeId]) -> Params {
+fn params(voters: &[NodeId]) -> MemberParams {
     let raft = raft::Params {
         id: ME,
         voters: voters.to_vec(),
@@ -22,28 +22,32 @@ fn params(voters: &[NodeId]) -> Params {
         lost: Doubt::None,
         is_new: false,
     };
-    Params {
-        consensus: consensus::Params { raft, retry_after: Duration::from_millis(300) },
+    MemberParams {
+        consensus: consensus::ConsensusParams { raft, retry_after: Duration::from_millis(300) },
         flush_interval: Duration::from_secs(1),
         flush_bytes: 1_024,
         range_bytes: 1_024,
         quota_bytes: 0,
-        compaction: node::compactor::Params {
+        compaction: node::compactor::CompactorParams {
             keep: None,
-            lag_max: node::compactor::Lag { age: Duration::from_secs(4), revisions: 1_000 },
+            lag_max: node::compactor::LagLimit { age: Duration::from_secs(4), revisions: 1_000 },
             interval: Duration::from_secs(1),
             patience: Duration::from_secs(1),
             grace: Duration::from_secs(1),
         },
-        history: coord::Window { millis: i64::MAX, rows_max: u64::MAX },
-        leases: node::leases::Params {
+        history: coord::HistoryWindow { millis: i64::MAX, rows_max: u64::MAX },
+        leases: node::lease_clock::LeaseClockParams {
             election: Duration::from_secs(1),
             checkpoint_interval: Duration::from_secs(1),
         },
-        founders: Vec::new(),
+        initial_members: Vec::new(),
         first_boot: Boot(100),
         wal_segment_bytes: 64 * 1_024,
-        vault: VaultParams { cache_bytes: 64 * 1_024, chunk_bytes: 1_024, unindexed_keys_max: 8 },
+        member_store: MemberStoreParams {
+            cache_bytes: 64 * 1_024,
+            chunk_bytes: 1_024,
+            unindexed_keys_max: 8,
+        },
         watch: coord::watch::Params {
             progress_interval: Duration::from_secs(1),
             fragment_bytes: 1_024,
@@ -54,7 +58,7 @@ fn params(voters: &[NodeId]) -> Params {
     }
 }
 
-fn start(disk: &SimDisk, voters: &[NodeId]) -> Result<Member, Error> {
+fn start(disk: &SimDisk, voters: &[NodeId]) -> Result<OpenedMember, Error> {
     open(Arc::new(disk.clone()), &params(voters), Instant(0))
 }
 
@@ -76,8 +80,8 @@ fn founded(voters: &[NodeId]) -> SimDisk {
     let disk = SimDisk::new(1);
     let mut member = start(&disk, voters).unwrap();
     for record in [Record::Doubt(Doubt::None), vote(1), entry(1)] {
-        member.journal.write(&[persist(record)]).unwrap();
-        member.journal.sync().unwrap();
+        member.member_log.write(&[persist(record)]).unwrap();
+        member.member_log.sync().unwrap();
     }
     drop(member);
     disk.crash();
@@ -85,7 +89,7 @@ fn founded(voters: &[NodeId]) -> SimDisk {
     disk
 }
 
-fn newest(disk: &SimDisk) -> FramePlace {
+fn newest(disk: &SimDisk) -> FrameLocation {
     disk::wal::inspect(&disk.fork(), &mut |_| {}).unwrap().newest.unwrap()
 }
 
@@ -117,7 +121,7 @@ fn a_member_that_is_alone_cuts_a_torn_end_and_refuses_what_is_more() {
     let torn = disk.fork();
     torn.flip_bit(&last.file, last.offset + 20);
     assert_eq!(start(&torn, &[ME]).unwrap().doubt, Doubt::None);
-    disk.cut_short(&last.file, last.offset + 8);
+    disk.truncate_durably(&last.file, last.offset + 8);
     let Err(error) = start(&disk, &[ME]) else { panic!("it starts on a log that was cut short") };
     assert!(matches!(error, Error::Shortened { .. }), "{error}");
     assert!(error.to_string().contains("backup"), "{error}");
@@ -127,12 +131,12 @@ fn a_member_that_is_alone_cuts_a_torn_end_and_refuses_what_is_more() {
 fn a_log_that_was_cut_short_is_doubted_as_a_whole_and_starts_are_counted_from_the_clock() {
     let disk = founded(&THREE);
     let last = newest(&disk);
-    disk.cut_short(&last.file, last.offset);
+    disk.truncate_durably(&last.file, last.offset);
     let member = start(&disk, &THREE).unwrap();
     assert_eq!((member.doubt, member.boot), (Doubt::Everything, Boot(101)));
-    let clock = Params { first_boot: Boot(900), ..params(&THREE) };
+    let clock = MemberParams { first_boot: Boot(900), ..params(&THREE) };
     let disk = founded(&THREE);
-    disk.cut_short(&last.file, last.offset);
+    disk.truncate_durably(&last.file, last.offset);
     assert_eq!(open(Arc::new(disk.clone()), &clock, Instant(0)).unwrap().boot, Boot(900));
 }
 
@@ -143,8 +147,8 @@ fn a_damaged_vote_is_damage() {
         let disk = founded(&THREE);
         let mut member = start(&disk, &THREE).unwrap();
         plant(plants);
-        member.journal.write(&[persist(vote(7))]).unwrap();
-        member.journal.sync().unwrap();
+        member.member_log.write(&[persist(vote(7))]).unwrap();
+        member.member_log.sync().unwrap();
         plant(None);
         drop(member);
         disk.crash();
@@ -160,7 +164,7 @@ fn a_damaged_vote_is_damage() {
 #[test]
 fn files_that_are_gone_are_missed() {
     let disk = founded(&THREE);
-    disk.take_away(SEGMENT);
+    disk.remove_durably(SEGMENT);
     let Err(error) = start(&disk, &THREE) else { panic!("it starts without its log") };
     assert!(error.to_string().contains(&format!("{SEGMENT} is missing. Replace this member")), "{error}");
 }

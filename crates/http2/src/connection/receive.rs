@@ -5,7 +5,7 @@ use super::{Connection, Event, LEAVING_PING, Stage};
 use crate::StreamId;
 use crate::error::{ErrorCode, Violation, broken};
 use crate::frame::{self, FrameHead, flag, kind, setting};
-use crate::head::{Draft, Refused};
+use crate::head::{HeadBuilder, HeadError};
 use crate::stream::Stream;
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -204,7 +204,7 @@ impl Connection {
     /// The fields must be decoded in any case: the table depends on them.
     fn take_block(&mut self, head: BlockHead, block: Bytes) -> Result<Option<Event>, Violation> {
         let BlockHead { stream, last, on_itself } = head;
-        let mut draft = Draft::new(self.limits.header_list_bytes_max as usize);
+        let mut draft = HeadBuilder::new(self.limits.header_list_bytes_max as usize);
         if self.decoder.decode(block, |field| draft.add(field)).is_err() {
             return broken(ErrorCode::Compression, "fields that cannot be decoded");
         }
@@ -220,8 +220,8 @@ impl Connection {
         }
         let (head, length) = match draft.finish() {
             Ok(finished) => finished,
-            Err(Refused::Malformed) => return Err(Violation::Stream(stream, ErrorCode::Protocol)),
-            Err(Refused::TooLarge) => {
+            Err(HeadError::Malformed) => return Err(Violation::Stream(stream, ErrorCode::Protocol)),
+            Err(HeadError::TooLarge) => {
                 self.begin(stream, last, None);
                 self.put_block(stream, true, Some(FIELDS_TOO_LARGE), []);
                 self.finish(stream);
@@ -245,7 +245,7 @@ impl Connection {
         &mut self,
         stream: StreamId,
         last: bool,
-        draft: Draft,
+        draft: HeadBuilder,
     ) -> Result<Option<Event>, Violation> {
         let Some(state) = self.streams.get_mut(&stream) else {
             return if self.cut.contains(&stream) {

@@ -5,7 +5,7 @@ use super::{Connection, LINGERING_MAX};
 use crate::error::ErrorCode;
 use crate::frame::{self, HEAD_BYTES, PAYLOAD_BYTES_MAX, flag, kind};
 use crate::hpack::Field;
-use crate::outgoing::{End, Outgoing};
+use crate::outgoing::{BodyEnd, Outgoing};
 use crate::stream::Stream;
 use crate::{StreamId, hpack};
 use bytes::Bytes;
@@ -40,7 +40,7 @@ impl Connection {
         let waited = !outgoing.is_drained();
         debug_assert!(outgoing.end.is_none(), "nothing comes behind the end of a body");
         outgoing.push(data);
-        outgoing.end = last.then_some(End::Plain);
+        outgoing.end = last.then_some(BodyEnd::Plain);
         if waited {
             return false;
         }
@@ -57,7 +57,7 @@ impl Connection {
         let Some(state) = self.streams.get_mut(&stream) else { return };
         let outgoing = state.outgoing.get_or_insert_default();
         debug_assert!(outgoing.end.is_none(), "a body ends once");
-        outgoing.end = Some(End::Trailers(fields));
+        outgoing.end = Some(BodyEnd::Trailers(fields));
         if outgoing.is_drained() {
             self.send_frame(stream);
         }
@@ -149,9 +149,11 @@ impl Connection {
         match outgoing.end.take() {
             None => return false,
             // The last piece said so.
-            Some(End::Plain) if waits => {}
-            Some(End::Plain) => frame::put_head(0, kind::DATA, flag::END_STREAM, stream.0, &mut self.output),
-            Some(End::Trailers(fields)) => self.put_block(stream, true, None, pairs(&fields)),
+            Some(BodyEnd::Plain) if waits => {}
+            Some(BodyEnd::Plain) => {
+                frame::put_head(0, kind::DATA, flag::END_STREAM, stream.0, &mut self.output)
+            }
+            Some(BodyEnd::Trailers(fields)) => self.put_block(stream, true, None, pairs(&fields)),
         }
         self.end(stream);
         false
@@ -220,7 +222,7 @@ fn send_piece(
 ) -> usize {
     let room = (*stream_window).min(*window).clamp(0, PAYLOAD_BYTES_MAX as i64);
     let Some(piece) = (room > 0).then(|| outgoing.take(room as usize)).flatten() else { return 0 };
-    let last = outgoing.is_drained() && outgoing.end == Some(End::Plain);
+    let last = outgoing.is_drained() && outgoing.end == Some(BodyEnd::Plain);
     frame::put_head(piece.len(), kind::DATA, if last { flag::END_STREAM } else { 0 }, stream.0, out);
     out.extend_from_slice(&piece);
     *stream_window -= piece.len() as i64;

@@ -16,7 +16,7 @@ const LIMITS: Limits = Limits {
 };
 
 /// A connection, and a client that sends anything.
-struct Talk {
+struct TestConnection {
     server: Connection,
     input: BytesMut,
 }
@@ -29,16 +29,16 @@ struct Frame {
     payload: Vec<u8>,
 }
 
-impl Talk {
+impl TestConnection {
     /// Both sides have sent their settings.
-    fn new() -> Talk {
-        let mut talk = Talk { server: Connection::new(LIMITS), input: BytesMut::new() };
-        assert_eq!(talk.say(kind::SETTINGS, 0, 0, &[]), []);
-        talk.heard();
-        talk
+    fn new() -> TestConnection {
+        let mut client = TestConnection { server: Connection::new(LIMITS), input: BytesMut::new() };
+        assert_eq!(client.send(kind::SETTINGS, 0, 0, &[]), []);
+        client.heard();
+        client
     }
 
-    fn say(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<Event> {
+    fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<Event> {
         let mut bytes = Vec::new();
         frame::put_head(payload.len(), kind, flags, stream, &mut bytes);
         bytes.extend_from_slice(payload);
@@ -56,11 +56,11 @@ impl Talk {
 
     fn post(&mut self, stream: u32, last: bool) -> Vec<Event> {
         let flags = flag::END_HEADERS | if last { flag::END_STREAM } else { 0 };
-        self.say(kind::HEADERS, flags, stream, &[0x83, 0x86, 0x84])
+        self.send(kind::HEADERS, flags, stream, &[0x83, 0x86, 0x84])
     }
 
     fn data(&mut self, stream: u32, data: &[u8], last: bool) -> Vec<Event> {
-        self.say(kind::DATA, u8::from(last), stream, data)
+        self.send(kind::DATA, u8::from(last), stream, data)
     }
 
     /// What the server has written since.
@@ -112,34 +112,34 @@ fn setting(id: u16, value: u32) -> Vec<u8> {
 
 #[test]
 fn a_request_comes_out_as_events_and_its_answer_as_frames() {
-    let mut talk = Talk::new();
-    let events = talk.post(1, false);
+    let mut client = TestConnection::new();
+    let events = client.post(1, false);
     let [Event::Request { stream: StreamId(1), head, last: false }] = &events[..] else {
         panic!("{events:?}")
     };
     assert_eq!((&*head.method, &*head.scheme, &*head.path), (&b"POST"[..], &b"http"[..], &b"/"[..]));
     let data = Bytes::from_static(b"question");
-    assert_eq!(talk.data(1, b"question", true), [Event::Data { stream: StreamId(1), data, last: true }]);
+    assert_eq!(client.data(1, b"question", true), [Event::Data { stream: StreamId(1), data, last: true }]);
     let head = [Field::from_static("content-type", "application/grpc")];
     let trailers = [Field::from_static("grpc-status", "0")];
-    talk.server.answer_whole(StreamId(1), &head, 6, |out| out.extend_from_slice(b"answer"), &trailers);
-    let frames = talk.heard();
+    client.server.answer_whole(StreamId(1), &head, 6, |out| out.extend_from_slice(b"answer"), &trailers);
+    let frames = client.heard();
     let seen: Vec<_> = frames.iter().map(|frame| (frame.kind, frame.flags)).collect();
     let end = flag::END_STREAM | flag::END_HEADERS;
     assert_eq!(seen, [(kind::HEADERS, flag::END_HEADERS), (kind::DATA, 0), (kind::HEADERS, end)]);
     assert_eq!(frames[1].payload, b"answer");
-    assert_eq!(talk.server.streams(), 0);
+    assert_eq!(client.server.streams(), 0);
 }
 
 #[test]
 fn settings_and_pings_are_acknowledged() {
-    let mut talk = Talk { server: Connection::new(LIMITS), input: BytesMut::new() };
-    assert_eq!(talk.kinds(), [(kind::SETTINGS, 0), (kind::WINDOW_UPDATE, 0)]);
-    talk.say(kind::SETTINGS, 0, 0, &setting(99, 7));
-    talk.say(kind::SETTINGS, flag::ACK, 0, &[]);
-    talk.say(kind::PING, 0, 0, b"12345678");
-    talk.say(kind::PING, flag::ACK, 0, b"12345678");
-    let frames = talk.heard();
+    let mut client = TestConnection { server: Connection::new(LIMITS), input: BytesMut::new() };
+    assert_eq!(client.kinds(), [(kind::SETTINGS, 0), (kind::WINDOW_UPDATE, 0)]);
+    client.send(kind::SETTINGS, 0, 0, &setting(99, 7));
+    client.send(kind::SETTINGS, flag::ACK, 0, &[]);
+    client.send(kind::PING, 0, 0, b"12345678");
+    client.send(kind::PING, flag::ACK, 0, b"12345678");
+    let frames = client.heard();
     assert_eq!(frames[0], Frame { kind: kind::SETTINGS, flags: flag::ACK, stream: 0, payload: vec![] });
     assert_eq!(
         frames[1],
@@ -149,7 +149,7 @@ fn settings_and_pings_are_acknowledged() {
 }
 
 #[test]
-fn what_breaks_the_connection_is_told_with_its_code() {
+fn a_connection_error_is_sent_with_its_code() {
     use ErrorCode::{Compression, FlowControl, FrameSize, Protocol, StreamClosed};
     type Said = (u8, u8, u32, Vec<u8>);
     let cases: Vec<(ErrorCode, Said)> = vec![
@@ -184,25 +184,25 @@ fn what_breaks_the_connection_is_told_with_its_code() {
         (FlowControl, (kind::WINDOW_UPDATE, 0, 0, number(frame::WINDOW_MAX).to_vec())),
     ];
     for (code, (kind, flags, stream, payload)) in cases {
-        let mut talk = Talk::new();
-        talk.post(1, false);
-        talk.post(3, true);
-        talk.server.answer_head(StreamId(3), 200, [], true);
-        talk.say(kind, flags, stream, &payload);
-        assert_eq!(talk.failed(), Some(code as u32), "frame {kind} of stream {stream}");
-        assert_eq!(talk.post(11, true), [], "nothing more is heard");
+        let mut client = TestConnection::new();
+        client.post(1, false);
+        client.post(3, true);
+        client.server.answer_head(StreamId(3), 200, [], true);
+        client.send(kind, flags, stream, &payload);
+        assert_eq!(client.failed(), Some(code as u32), "frame {kind} of stream {stream}");
+        assert_eq!(client.post(11, true), [], "nothing more is heard");
     }
 }
 
 #[test]
 fn settings_come_first_and_frames_have_their_size() {
-    let mut talk = Talk { server: Connection::new(LIMITS), input: BytesMut::new() };
-    talk.say(kind::PING, 0, 0, &[0; 8]);
-    assert_eq!(talk.failed(), Some(ErrorCode::Protocol as u32));
-    let mut talk = Talk::new();
-    talk.input.extend_from_slice(&[0, 0x40, 1, kind::DATA, 0, 0, 0, 0, 1]);
-    assert_eq!(talk.server.next(&mut talk.input), None);
-    assert_eq!(talk.failed(), Some(ErrorCode::FrameSize as u32));
+    let mut client = TestConnection { server: Connection::new(LIMITS), input: BytesMut::new() };
+    client.send(kind::PING, 0, 0, &[0; 8]);
+    assert_eq!(client.failed(), Some(ErrorCode::Protocol as u32));
+    let mut client = TestConnection::new();
+    client.input.extend_from_slice(&[0, 0x40, 1, kind::DATA, 0, 0, 0, 0, 1]);
+    assert_eq!(client.server.next(&mut client.input), None);
+    assert_eq!(client.failed(), Some(ErrorCode::FrameSize as u32));
 }
 
 #[test]
@@ -224,20 +224,20 @@ fn what_breaks_one_stream_leaves_the_others() {
         (Protocol, (kind::HEADERS, flag::END_HEADERS, 7, vec![0x83, 0x86])),
     ];
     for (code, (kind, flags, stream, payload)) in cases {
-        let mut talk = Talk::new();
-        talk.post(1, false);
-        talk.post(3, true);
-        talk.post(5, true);
-        talk.server.answer_head(StreamId(5), 200, [], true);
-        talk.heard();
-        let events = talk.say(kind, flags, stream, &payload);
+        let mut client = TestConnection::new();
+        client.post(1, false);
+        client.post(3, true);
+        client.post(5, true);
+        client.server.answer_head(StreamId(5), 200, [], true);
+        client.heard();
+        let events = client.send(kind, flags, stream, &payload);
         let known = if stream < 5 { vec![Event::Reset { stream: StreamId(stream) }] } else { vec![] };
         assert_eq!(events, known, "frame {kind} of stream {stream}");
-        assert_eq!(talk.reset_of(stream), Some(code as u32), "frame {kind} of stream {stream}");
+        assert_eq!(client.reset_of(stream), Some(code as u32), "frame {kind} of stream {stream}");
         // What was under way is ignored without another reset.
-        talk.data(stream, b"late", false);
-        assert_eq!(talk.heard(), []);
-        assert_eq!(talk.post(9, true).len(), 1);
+        client.data(stream, b"late", false);
+        assert_eq!(client.heard(), []);
+        assert_eq!(client.post(9, true).len(), 1);
     }
 }
 
@@ -251,274 +251,275 @@ fn a_body_must_be_as_long_as_was_promised() {
     for (length, body, last, kept) in
         [("4", &b"abcd"[..], true, true), ("4", b"abc", true, false), ("4", b"abcde", false, false)]
     {
-        let mut talk = Talk::new();
-        talk.say(kind::HEADERS, flag::END_HEADERS, 1, &promise(length));
-        let events = talk.data(1, body, last);
+        let mut client = TestConnection::new();
+        client.send(kind::HEADERS, flag::END_HEADERS, 1, &promise(length));
+        let events = client.data(1, body, last);
         assert_eq!(matches!(events[..], [Event::Data { .. }]), kept, "{length} {body:?}");
-        assert_eq!(talk.reset_of(1), (!kept).then_some(ErrorCode::Protocol as u32));
+        assert_eq!(client.reset_of(1), (!kept).then_some(ErrorCode::Protocol as u32));
     }
 }
 
 #[test]
 fn fields_may_come_in_several_frames_but_nothing_between_them_and_not_for_ever() {
-    let mut talk = Talk::new();
-    assert_eq!(talk.say(kind::HEADERS, flag::END_STREAM, 1, &[0x83]), []);
-    assert_eq!(talk.say(kind::CONTINUATION, 0, 1, &[0x86]), []);
-    let events = talk.say(kind::CONTINUATION, flag::END_HEADERS, 1, &[0x84]);
+    let mut client = TestConnection::new();
+    assert_eq!(client.send(kind::HEADERS, flag::END_STREAM, 1, &[0x83]), []);
+    assert_eq!(client.send(kind::CONTINUATION, 0, 1, &[0x86]), []);
+    let events = client.send(kind::CONTINUATION, flag::END_HEADERS, 1, &[0x84]);
     assert!(matches!(events[..], [Event::Request { last: true, .. }]));
 
-    talk.say(kind::HEADERS, 0, 3, &[0x83]);
-    talk.say(kind::PING, 0, 0, &[0; 8]);
-    assert_eq!(talk.failed(), Some(ErrorCode::Protocol as u32));
+    client.send(kind::HEADERS, 0, 3, &[0x83]);
+    client.send(kind::PING, 0, 0, &[0; 8]);
+    assert_eq!(client.failed(), Some(ErrorCode::Protocol as u32));
 
-    let mut talk = Talk::new();
-    talk.say(kind::HEADERS, 0, 1, &[0x83]);
-    (0..20).for_each(|_| drop(talk.say(kind::CONTINUATION, 0, 1, &[])));
-    assert_eq!(talk.failed(), Some(ErrorCode::EnhanceYourCalm as u32));
+    let mut client = TestConnection::new();
+    client.send(kind::HEADERS, 0, 1, &[0x83]);
+    (0..20).for_each(|_| drop(client.send(kind::CONTINUATION, 0, 1, &[])));
+    assert_eq!(client.failed(), Some(ErrorCode::EnhanceYourCalm as u32));
 
-    let mut talk = Talk::new();
-    talk.say(kind::HEADERS, 0, 1, &[0x83]);
-    talk.say(kind::CONTINUATION, 0, 1, &[0x83; 16_384]);
-    assert_eq!(talk.failed(), Some(ErrorCode::EnhanceYourCalm as u32));
+    let mut client = TestConnection::new();
+    client.send(kind::HEADERS, 0, 1, &[0x83]);
+    client.send(kind::CONTINUATION, 0, 1, &[0x83; 16_384]);
+    assert_eq!(client.failed(), Some(ErrorCode::EnhanceYourCalm as u32));
 }
 
 #[test]
 fn a_head_with_too_many_fields_is_answered_so() {
-    let mut talk = Talk::new();
+    let mut client = TestConnection::new();
     let mut block = vec![0x83, 0x86, 0x84];
     (0..20).for_each(|_| block.extend_from_slice(&[0x00, 1, b'a', 1, b'b']));
-    assert_eq!(talk.say(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, &block), []);
-    let frames = talk.heard();
+    assert_eq!(client.send(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, &block), []);
+    let frames = client.heard();
     assert_eq!((frames.len(), frames[0].kind), (1, kind::HEADERS));
     assert!(frames[0].payload.ends_with(b"431"));
 }
 
 #[test]
 fn streams_beyond_the_bound_are_refused() {
-    let mut talk = Talk::new();
-    (0..4).for_each(|nth| assert_eq!(talk.post(2 * nth + 1, true).len(), 1));
-    assert_eq!(talk.post(9, true), []);
-    assert_eq!(talk.reset_of(9), Some(ErrorCode::RefusedStream as u32));
-    talk.server.answer_head(StreamId(1), 200, [], true);
-    assert_eq!(talk.post(11, true).len(), 1);
+    let mut client = TestConnection::new();
+    (0..4).for_each(|nth| assert_eq!(client.post(2 * nth + 1, true).len(), 1));
+    assert_eq!(client.post(9, true), []);
+    assert_eq!(client.reset_of(9), Some(ErrorCode::RefusedStream as u32));
+    client.server.answer_head(StreamId(1), 200, [], true);
+    assert_eq!(client.post(11, true).len(), 1);
 }
 
 #[test]
 fn credit_is_given_back_as_bodies_are_consumed() {
-    let mut talk = Talk::new();
-    talk.post(1, false);
+    let mut client = TestConnection::new();
+    client.post(1, false);
     for _ in 0..2 {
-        talk.data(1, &[0; 300], false);
-        talk.server.consume(StreamId(1), 249);
+        client.data(1, &[0; 300], false);
+        client.server.consume(StreamId(1), 249);
     }
-    assert_eq!(talk.heard(), []);
-    talk.server.consume(StreamId(1), 2);
+    assert_eq!(client.heard(), []);
+    client.server.consume(StreamId(1), 2);
     let update = Frame { kind: kind::WINDOW_UPDATE, flags: 0, stream: 1, payload: number(500).to_vec() };
-    assert_eq!(talk.heard(), [update]);
+    assert_eq!(client.heard(), [update]);
     // More than was received cannot be consumed.
-    talk.server.consume(StreamId(1), 1_000_000);
-    assert_eq!(talk.heard(), []);
+    client.server.consume(StreamId(1), 1_000_000);
+    assert_eq!(client.heard(), []);
 }
 
 #[test]
 fn a_stream_that_ends_gives_its_share_of_the_window_back() {
-    let mut talk = Talk::new();
+    let mut client = TestConnection::new();
     // Nothing is ever consumed, and still a hundred windows' worth can be sent.
     for nth in 0..7_000 {
         let stream = 2 * nth + 1;
-        talk.post(stream, false);
-        assert_eq!(talk.data(stream, &[0; 1_000], true).len(), 1);
+        client.post(stream, false);
+        assert_eq!(client.data(stream, &[0; 1_000], true).len(), 1);
         match nth % 3 {
-            0 => talk.server.answer_head(StreamId(stream), 200, [], true),
-            1 => talk.server.reset(StreamId(stream), ErrorCode::Internal),
-            _ => drop(talk.say(kind::RST_STREAM, 0, stream, &number(8))),
+            0 => client.server.answer_head(StreamId(stream), 200, [], true),
+            1 => client.server.reset(StreamId(stream), ErrorCode::Internal),
+            _ => drop(client.send(kind::RST_STREAM, 0, stream, &number(8))),
         }
-        talk.server.advance(Instant(u64::from(nth) * 100_000));
+        client.server.advance(Instant(u64::from(nth) * 100_000));
     }
-    assert!(!talk.server.is_over());
-    assert!(talk.heard().iter().any(|frame| frame.kind == kind::WINDOW_UPDATE && frame.stream == 0));
+    assert!(!client.server.is_over());
+    assert!(client.heard().iter().any(|frame| frame.kind == kind::WINDOW_UPDATE && frame.stream == 0));
 }
 
 #[test]
 fn padding_counts_for_the_window_and_is_consumed_at_once() {
-    let mut talk = Talk::new();
-    talk.post(1, false);
+    let mut client = TestConnection::new();
+    client.post(1, false);
     let mut payload = vec![255];
     payload.extend_from_slice(&[7; 256]);
     for _ in 0..2 {
-        let events = talk.say(kind::DATA, flag::PADDED, 1, &payload);
+        let events = client.send(kind::DATA, flag::PADDED, 1, &payload);
         assert!(matches!(&events[..], [Event::Data { data, .. }] if data.len() == 1));
     }
     let update = Frame { kind: kind::WINDOW_UPDATE, flags: 0, stream: 1, payload: number(512).to_vec() };
-    assert_eq!(talk.heard(), [update]);
+    assert_eq!(client.heard(), [update]);
 }
 
 #[test]
 fn an_answer_waits_for_the_windows_and_goes_on_with_them() {
-    let mut talk = Talk::new();
-    talk.say(kind::SETTINGS, 0, 0, &setting(setting::INITIAL_WINDOW_SIZE, 10));
-    talk.post(1, true);
-    talk.heard();
-    talk.server.answer_head(StreamId(1), 200, [], false);
-    assert!(!talk.server.send_data(StreamId(1), Bytes::from_static(&[1; 25]), false));
-    talk.server.send_trailers(StreamId(1), vec![Field::from_static("grpc-status", "0")]);
-    let lens = |talk: &mut Talk| -> Vec<(u8, usize)> {
-        talk.heard().iter().map(|frame| (frame.kind, frame.payload.len())).collect()
+    let mut client = TestConnection::new();
+    client.send(kind::SETTINGS, 0, 0, &setting(setting::INITIAL_WINDOW_SIZE, 10));
+    client.post(1, true);
+    client.heard();
+    client.server.answer_head(StreamId(1), 200, [], false);
+    assert!(!client.server.send_data(StreamId(1), Bytes::from_static(&[1; 25]), false));
+    client.server.send_trailers(StreamId(1), vec![Field::from_static("grpc-status", "0")]);
+    let lens = |client: &mut TestConnection| -> Vec<(u8, usize)> {
+        client.heard().iter().map(|frame| (frame.kind, frame.payload.len())).collect()
     };
-    assert_eq!(lens(&mut talk), [(kind::HEADERS, 1), (kind::DATA, 10)]);
+    assert_eq!(lens(&mut client), [(kind::HEADERS, 1), (kind::DATA, 10)]);
     // The setting moves open windows, below zero if need be.
-    talk.say(kind::SETTINGS, 0, 0, &setting(setting::INITIAL_WINDOW_SIZE, 5));
-    talk.say(kind::WINDOW_UPDATE, 0, 1, &number(5));
-    assert_eq!(lens(&mut talk), [(kind::SETTINGS, 0)]);
-    talk.say(kind::WINDOW_UPDATE, 0, 1, &number(7));
-    assert_eq!(lens(&mut talk), [(kind::DATA, 7)]);
-    assert_eq!(talk.server.next_drained(), None);
-    talk.say(kind::SETTINGS, 0, 0, &setting(setting::INITIAL_WINDOW_SIZE, 100));
-    assert_eq!(lens(&mut talk)[1..], [(kind::DATA, 8), (kind::HEADERS, 15)]);
-    assert_eq!(talk.server.next_drained(), Some(StreamId(1)));
-    assert_eq!(talk.server.streams(), 0);
+    client.send(kind::SETTINGS, 0, 0, &setting(setting::INITIAL_WINDOW_SIZE, 5));
+    client.send(kind::WINDOW_UPDATE, 0, 1, &number(5));
+    assert_eq!(lens(&mut client), [(kind::SETTINGS, 0)]);
+    client.send(kind::WINDOW_UPDATE, 0, 1, &number(7));
+    assert_eq!(lens(&mut client), [(kind::DATA, 7)]);
+    assert_eq!(client.server.next_drained(), None);
+    client.send(kind::SETTINGS, 0, 0, &setting(setting::INITIAL_WINDOW_SIZE, 100));
+    assert_eq!(lens(&mut client)[1..], [(kind::DATA, 8), (kind::HEADERS, 15)]);
+    assert_eq!(client.server.next_drained(), Some(StreamId(1)));
+    assert_eq!(client.server.streams(), 0);
 }
 
 #[test]
 fn an_end_alone_needs_no_window() {
-    let mut talk = Talk::new();
-    talk.say(kind::SETTINGS, 0, 0, &setting(setting::INITIAL_WINDOW_SIZE, 0));
+    let mut client = TestConnection::new();
+    client.send(kind::SETTINGS, 0, 0, &setting(setting::INITIAL_WINDOW_SIZE, 0));
     for stream in [1, 3] {
-        talk.post(stream, true);
-        talk.server.answer_head(StreamId(stream), 200, [], false);
-        talk.heard();
+        client.post(stream, true);
+        client.server.answer_head(StreamId(stream), 200, [], false);
+        client.heard();
     }
-    assert!(talk.server.send_data(StreamId(1), Bytes::new(), true));
-    talk.server.send_trailers(StreamId(3), vec![]);
-    let ends: Vec<_> = talk.heard().iter().map(|frame| (frame.kind, frame.flags & 1)).collect();
+    assert!(client.server.send_data(StreamId(1), Bytes::new(), true));
+    client.server.send_trailers(StreamId(3), vec![]);
+    let ends: Vec<_> = client.heard().iter().map(|frame| (frame.kind, frame.flags & 1)).collect();
     assert_eq!(ends, [(kind::DATA, 1), (kind::HEADERS, 1)]);
 }
 
 #[test]
 fn streams_that_wait_take_turns() {
-    let mut talk = Talk::new();
+    let mut client = TestConnection::new();
     for stream in [1, 3] {
-        talk.post(stream, true);
-        talk.say(kind::WINDOW_UPDATE, 0, stream, &number(1_000_000));
+        client.post(stream, true);
+        client.send(kind::WINDOW_UPDATE, 0, stream, &number(1_000_000));
     }
-    talk.heard();
-    talk.server.answer_head(StreamId(1), 200, [], false);
-    talk.server.answer_head(StreamId(3), 200, [], false);
+    client.heard();
+    client.server.answer_head(StreamId(1), 200, [], false);
+    client.server.answer_head(StreamId(3), 200, [], false);
     // The window of the connection is spent on the first of them.
-    assert!(!talk.server.send_data(StreamId(1), vec![1; 200_000].into(), true));
-    assert!(!talk.server.send_data(StreamId(3), vec![3; 200_000].into(), true));
-    talk.heard();
-    talk.say(kind::WINDOW_UPDATE, 0, 0, &number(4 * 16_384));
-    assert_eq!(talk.kinds(), [1, 3, 1, 3].map(|stream| (kind::DATA, stream)));
+    assert!(!client.server.send_data(StreamId(1), vec![1; 200_000].into(), true));
+    assert!(!client.server.send_data(StreamId(3), vec![3; 200_000].into(), true));
+    client.heard();
+    client.send(kind::WINDOW_UPDATE, 0, 0, &number(4 * 16_384));
+    assert_eq!(client.kinds(), [1, 3, 1, 3].map(|stream| (kind::DATA, stream)));
 }
 
 #[test]
 fn bodies_wait_while_the_output_is_not_written() {
-    let mut talk = Talk::new();
-    talk.post(1, true);
-    talk.say(kind::WINDOW_UPDATE, 0, 1, &number(1 << 30));
-    talk.say(kind::WINDOW_UPDATE, 0, 0, &number(1 << 30));
-    talk.server.answer_head(StreamId(1), 200, [], false);
-    assert!(!talk.server.send_data(StreamId(1), vec![1; 1 << 20].into(), true));
+    let mut client = TestConnection::new();
+    client.post(1, true);
+    client.send(kind::WINDOW_UPDATE, 0, 1, &number(1 << 30));
+    client.send(kind::WINDOW_UPDATE, 0, 0, &number(1 << 30));
+    client.server.answer_head(StreamId(1), 200, [], false);
+    assert!(!client.server.send_data(StreamId(1), vec![1; 1 << 20].into(), true));
     let mut sent = 0;
-    while talk.server.streams() > 0 {
-        assert!(talk.server.output().len() < LIMITS.output_bytes_soft + 20_000);
+    while client.server.streams() > 0 {
+        assert!(client.server.output().len() < LIMITS.output_bytes_soft + 20_000);
         let data = |frame: &Frame| if frame.kind == kind::DATA { frame.payload.len() } else { 0 };
-        sent += talk.heard().iter().map(data).sum::<usize>();
-        talk.server.fill();
+        sent += client.heard().iter().map(data).sum::<usize>();
+        client.server.fill();
     }
-    sent += talk.heard().iter().map(|frame| frame.payload.len()).sum::<usize>();
+    sent += client.heard().iter().map(|frame| frame.payload.len()).sum::<usize>();
     assert_eq!(sent, 1 << 20);
-    assert_eq!(talk.server.next_drained(), Some(StreamId(1)));
+    assert_eq!(client.server.next_drained(), Some(StreamId(1)));
 }
 
 #[test]
 fn an_answer_to_half_a_request_ends_it() {
-    let mut talk = Talk::new();
+    let mut client = TestConnection::new();
     for stream in [1, 3, 5] {
-        talk.post(stream, false);
-        talk.server.answer_head(StreamId(stream), 200, [], true);
-        assert_eq!(talk.reset_of(stream), None, "the client may end it");
+        client.post(stream, false);
+        client.server.answer_head(StreamId(stream), 200, [], true);
+        assert_eq!(client.reset_of(stream), None, "the client may end it");
     }
-    assert_eq!(talk.data(1, b"the end", true), []);
-    assert_eq!(talk.say(kind::RST_STREAM, 0, 3, &number(8)), []);
-    assert_eq!(talk.heard(), []);
-    assert_eq!(talk.data(5, b"a little more", false), []);
-    assert_eq!(talk.heard(), []);
-    assert_eq!(talk.data(5, &[0; 600], false), []);
-    assert_eq!(talk.reset_of(5), Some(ErrorCode::NoError as u32), "the rest is not needed");
-    assert_eq!(talk.data(5, b"still coming", true), []);
-    assert_eq!((talk.heard(), talk.server.streams()), (vec![], 0));
+    assert_eq!(client.data(1, b"the end", true), []);
+    assert_eq!(client.send(kind::RST_STREAM, 0, 3, &number(8)), []);
+    assert_eq!(client.heard(), []);
+    assert_eq!(client.data(5, b"a little more", false), []);
+    assert_eq!(client.heard(), []);
+    assert_eq!(client.data(5, &[0; 600], false), []);
+    assert_eq!(client.reset_of(5), Some(ErrorCode::NoError as u32), "the rest is not needed");
+    assert_eq!(client.data(5, b"still coming", true), []);
+    assert_eq!((client.heard(), client.server.streams()), (vec![], 0));
 }
 
 #[test]
-fn whoever_leaves_finishes_what_is_under_way() {
-    let mut talk = Talk::new();
-    talk.post(1, true);
-    talk.server.shut_down();
-    talk.server.shut_down();
-    let frames = talk.heard();
+fn a_shutdown_finishes_open_streams() {
+    let mut client = TestConnection::new();
+    client.post(1, true);
+    client.server.shut_down();
+    client.server.shut_down();
+    let frames = client.heard();
     assert_eq!(frames.iter().map(|frame| frame.kind).collect::<Vec<_>>(), [kind::GOAWAY, kind::PING]);
     // The client did not know yet.
-    assert_eq!(talk.post(3, true).len(), 1);
-    talk.say(kind::PING, flag::ACK, 0, &frames[1].payload);
-    assert_eq!(talk.heard()[0].payload[..4], number(3));
-    assert_eq!(talk.post(5, true), []);
-    assert_eq!(talk.reset_of(5), Some(ErrorCode::RefusedStream as u32));
-    talk.server.answer_head(StreamId(1), 200, [], true);
-    assert!(!talk.server.is_over());
-    talk.server.answer_head(StreamId(3), 200, [], true);
-    assert!(talk.server.is_over());
+    assert_eq!(client.post(3, true).len(), 1);
+    client.send(kind::PING, flag::ACK, 0, &frames[1].payload);
+    assert_eq!(client.heard()[0].payload[..4], number(3));
+    assert_eq!(client.post(5, true), []);
+    assert_eq!(client.reset_of(5), Some(ErrorCode::RefusedStream as u32));
+    client.server.answer_head(StreamId(1), 200, [], true);
+    assert!(!client.server.is_over());
+    client.server.answer_head(StreamId(3), 200, [], true);
+    assert!(client.server.is_over());
 }
 
 /// Repeats it until the connection fails, or for ever. Returns how often it could be repeated.
-fn flood(mut say: impl FnMut(&mut Talk, u32)) -> Option<u32> {
-    let mut talk = Talk::new();
+fn flood(mut send: impl FnMut(&mut TestConnection, u32)) -> Option<u32> {
+    let mut client = TestConnection::new();
     for nth in 0..20_000 {
-        say(&mut talk, nth);
-        if talk.server.is_over() {
-            assert_eq!(talk.failed(), Some(ErrorCode::EnhanceYourCalm as u32));
+        send(&mut client, nth);
+        if client.server.is_over() {
+            assert_eq!(client.failed(), Some(ErrorCode::EnhanceYourCalm as u32));
             return Some(nth);
         }
-        talk.server.output().clear();
+        client.server.output().clear();
     }
     None
 }
 
 #[test]
 fn floods_of_what_costs_nothing_to_send_are_ended() {
-    assert!(flood(|talk, _| drop(talk.say(kind::PING, 0, 0, &[0; 8]))).is_some());
-    assert!(flood(|talk, _| drop(talk.say(kind::SETTINGS, 0, 0, &[]))).is_some());
-    assert!(flood(|talk, _| drop(talk.say(kind::PRIORITY, 0, 1, &[0; 5]))).is_some());
-    assert!(flood(|talk, _| drop(talk.say(77, 0, 1, &[]))).is_some());
-    let empty = flood(|talk, nth| {
+    assert!(flood(|client, _| drop(client.send(kind::PING, 0, 0, &[0; 8]))).is_some());
+    assert!(flood(|client, _| drop(client.send(kind::SETTINGS, 0, 0, &[]))).is_some());
+    assert!(flood(|client, _| drop(client.send(kind::PRIORITY, 0, 1, &[0; 5]))).is_some());
+    assert!(flood(|client, _| drop(client.send(77, 0, 1, &[]))).is_some());
+    let empty = flood(|client, nth| {
         if nth == 0 {
-            talk.post(1, false);
+            client.post(1, false);
         }
-        talk.data(1, b"", false);
+        client.data(1, b"", false);
     });
     assert!(empty.is_some());
-    let resets = flood(|talk, nth| {
-        talk.post(2 * nth + 1, false);
-        talk.say(kind::RST_STREAM, 0, 2 * nth + 1, &number(8));
+    let resets = flood(|client, nth| {
+        client.post(2 * nth + 1, false);
+        client.send(kind::RST_STREAM, 0, 2 * nth + 1, &number(8));
     });
     assert!(resets.is_some_and(|nth| nth <= 1_001));
-    let errors = flood(|talk, nth| drop(talk.say(kind::HEADERS, flag::END_HEADERS, 2 * nth + 1, &[0x83])));
+    let errors =
+        flood(|client, nth| drop(client.send(kind::HEADERS, flag::END_HEADERS, 2 * nth + 1, &[0x83])));
     assert!(errors.is_some_and(|nth| nth <= 1_001));
 }
 
 #[test]
-fn an_honest_client_is_never_told_to_be_calm() {
-    let answered_pings = flood(|talk, nth| {
-        talk.post(2 * nth + 1, true);
-        talk.server.answer_head(StreamId(2 * nth + 1), 200, [], true);
-        (0..5).for_each(|_| drop(talk.say(kind::PING, 0, 0, &[0; 8])));
+fn an_honest_client_is_never_cut_off() {
+    let answered_pings = flood(|client, nth| {
+        client.post(2 * nth + 1, true);
+        client.server.answer_head(StreamId(2 * nth + 1), 200, [], true);
+        (0..5).for_each(|_| drop(client.send(kind::PING, 0, 0, &[0; 8])));
     });
     assert_eq!(answered_pings, None);
-    let seldom = flood(|talk, nth| {
-        talk.server.advance(Instant::ZERO.after(Duration::from_millis(20) * nth));
-        talk.post(2 * nth + 1, false);
-        talk.say(kind::RST_STREAM, 0, 2 * nth + 1, &number(8));
+    let seldom = flood(|client, nth| {
+        client.server.advance(Instant::ZERO.after(Duration::from_millis(20) * nth));
+        client.post(2 * nth + 1, false);
+        client.send(kind::RST_STREAM, 0, 2 * nth + 1, &number(8));
     });
     assert_eq!(seldom, None);
 }
@@ -527,7 +528,7 @@ fn an_honest_client_is_never_told_to_be_calm() {
 fn noise_is_survived() {
     for seed in 0..2_000 {
         let mut rng = base::Rng::new(seed);
-        let mut talk = Talk::new();
+        let mut client = TestConnection::new();
         let mut open = Vec::new();
         for _ in 0..60 {
             let len = (rng.next_u64() % 40) as usize;
@@ -538,21 +539,21 @@ fn noise_is_survived() {
                 payload = vec![0x83, 0x86, 0x84];
                 flags &= !(flag::PADDED | flag::PRIORITY);
             }
-            for event in talk.say(kind, flags, stream, &payload) {
+            for event in client.send(kind, flags, stream, &payload) {
                 if let Event::Request { stream, .. } = event {
                     open.push(stream);
                 }
             }
             if let Some(stream) = open.pop() {
-                talk.server.answer_whole(stream, &[], 3, |out| out.extend_from_slice(b"abc"), &[]);
+                client.server.answer_whole(stream, &[], 3, |out| out.extend_from_slice(b"abc"), &[]);
             }
         }
-        talk.heard();
+        client.heard();
     }
     for seed in 0..2_000 {
         let mut rng = base::Rng::new(seed);
-        let mut talk = Talk::new();
-        talk.input.extend((0..300).map(|_| rng.next_u64() as u8));
-        while talk.server.next(&mut talk.input).is_some() {}
+        let mut client = TestConnection::new();
+        client.input.extend((0..300).map(|_| rng.next_u64() as u8));
+        while client.server.next(&mut client.input).is_some() {}
     }
 }

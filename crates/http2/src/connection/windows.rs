@@ -8,7 +8,7 @@ use crate::{StreamId, frame};
 use std::collections::BTreeSet;
 
 #[derive(Debug, Default)]
-pub struct Extensions {
+pub struct WindowExtensions {
     /// What was given and not returned.
     total: u32,
     /// Streams that need, or have needed, more than their window, until they have ended.

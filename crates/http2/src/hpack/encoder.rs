@@ -15,14 +15,14 @@ pub struct Encoder {
     /// What the other side keeps for us.
     limit: usize,
     /// The smallest and the last limit since the last block; the next block must announce them.
-    untold: Option<(usize, usize)>,
+    unannounced: Option<(usize, usize)>,
     /// When each of the repeated fields was put into the table, counted from the first.
-    taught: [Option<usize>; REPEATED.len()],
+    inserted_at: [Option<usize>; REPEATED.len()],
 }
 
 impl Default for Encoder {
     fn default() -> Encoder {
-        Encoder { limit: TABLE_BYTES, untold: None, taught: [None; REPEATED.len()] }
+        Encoder { limit: TABLE_BYTES, unannounced: None, inserted_at: [None; REPEATED.len()] }
     }
 }
 
@@ -33,17 +33,17 @@ impl Encoder {
         if limit == self.limit {
             return;
         }
-        let smallest = self.untold.map_or(limit, |(smallest, _)| smallest.min(limit));
-        self.untold = Some((smallest, limit));
+        let smallest = self.unannounced.map_or(limit, |(smallest, _)| smallest.min(limit));
+        self.unannounced = Some((smallest, limit));
         self.limit = limit;
         if limit == 0 {
-            self.taught = [None; REPEATED.len()];
+            self.inserted_at = [None; REPEATED.len()];
         }
     }
 
     /// Before the first field of a block.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
-        let Some((smallest, last)) = self.untold.take() else { return };
+        let Some((smallest, last)) = self.unannounced.take() else { return };
         if smallest < last {
             put_integer(smallest, 0x20, 5, out);
         }
@@ -72,11 +72,11 @@ impl Encoder {
         let Some(nth) = repeated.filter(|_| self.limit > 0) else {
             return put_literal(name, value, 0, 4, out);
         };
-        let taught = self.taught.iter().flatten().count();
-        match self.taught[nth] {
-            Some(order) => put_integer(static_table::LEN + taught - order, 0x80, 7, out),
+        let inserted_at = self.inserted_at.iter().flatten().count();
+        match self.inserted_at[nth] {
+            Some(order) => put_integer(static_table::LEN + inserted_at - order, 0x80, 7, out),
             None => {
-                self.taught[nth] = Some(taught);
+                self.inserted_at[nth] = Some(inserted_at);
                 put_literal(name, value, 0x40, 6, out);
             }
         }

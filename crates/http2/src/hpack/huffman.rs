@@ -53,7 +53,7 @@ fn long(bits: u64) -> Option<(u8, usize)> {
 }
 
 #[derive(Clone, Copy)]
-struct OfLength {
+struct LengthClass {
     /// The smallest code of this length.
     first: u32,
     count: u32,
@@ -63,27 +63,27 @@ struct OfLength {
 
 /// What eight bits begin with; a length of zero means a longer code.
 #[derive(Clone, Copy)]
-struct Short {
+struct ShortCode {
     symbol: u8,
     len: u8,
 }
 
-struct Codes {
-    lengths: [OfLength; LENGTH_MAX + 1],
+struct HuffmanTable {
+    lengths: [LengthClass; LENGTH_MAX + 1],
     symbols: [u8; 256],
-    short: [Short; 256],
+    short: [ShortCode; 256],
 }
 
-static CODES: Codes = codes();
+static CODES: HuffmanTable = codes();
 
-const fn codes() -> Codes {
-    let mut lengths = [OfLength { first: 0, count: 0, offset: 0 }; LENGTH_MAX + 1];
+const fn codes() -> HuffmanTable {
+    let mut lengths = [LengthClass { first: 0, count: 0, offset: 0 }; LENGTH_MAX + 1];
     let mut symbols = [0; 256];
-    let mut short = [Short { symbol: 0, len: 0 }; 256];
+    let mut short = [ShortCode { symbol: 0, len: 0 }; 256];
     let (mut len, mut code, mut placed) = (1, 0u32, 0);
     while len <= LENGTH_MAX {
         code <<= 1;
-        lengths[len] = OfLength { first: code, count: 0, offset: placed };
+        lengths[len] = LengthClass { first: code, count: 0, offset: placed };
         let mut symbol = 0;
         while symbol < 256 {
             if CODE_LENGTHS[symbol] as usize == len {
@@ -92,7 +92,7 @@ const fn codes() -> Codes {
                     let first = (code as usize) << (8 - len);
                     let mut nth = 0;
                     while nth < 1 << (8 - len) {
-                        short[first + nth] = Short { symbol: symbol as u8, len: len as u8 };
+                        short[first + nth] = ShortCode { symbol: symbol as u8, len: len as u8 };
                         nth += 1;
                     }
                 }
@@ -104,7 +104,7 @@ const fn codes() -> Codes {
         lengths[len].count = code - lengths[len].first;
         len += 1;
     }
-    Codes { lengths, symbols, short }
+    HuffmanTable { lengths, symbols, short }
 }
 
 /// By byte: RFC 7541, appendix B.

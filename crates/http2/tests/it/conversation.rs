@@ -150,7 +150,7 @@ async fn windows_without_bound() {
 }
 
 #[tokio::test]
-async fn requests_given_up_half_way_hurt_nobody_else() {
+async fn cancelled_requests_do_not_harm_others() {
     let (ours, theirs) = tokio::io::duplex(10_000);
     let server = tokio::spawn(Echo::new(ours, LIMITS, 1).serve());
     let (client, connection) = Builder::new().handshake::<_, Bytes>(theirs).await.unwrap();

@@ -1,10 +1,10 @@
 use super::*;
-use crate::Method;
+use crate::SigningMethod;
 
 const NOW: Duration = Duration::from_secs(1_000_000);
 
-fn rsa() -> Keys {
-    Keys::load(Method::Rs256, None, Some(include_bytes!("../../keys/rs256.pem"))).unwrap()
+fn rsa() -> JwtKeys {
+    JwtKeys::load(SigningMethod::Rs256, None, Some(include_bytes!("../../keys/rs256.pem"))).unwrap()
 }
 
 fn ann() -> Claims {
@@ -12,7 +12,7 @@ fn ann() -> Claims {
 }
 
 /// A token with this header and these claims, signed as it should be.
-fn forge(keys: &Keys, header: &str, claims: &str) -> String {
+fn forge(keys: &JwtKeys, header: &str, claims: &str) -> String {
     let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
     let signature = keys.signature_of(signed.as_bytes()).unwrap();
     format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
@@ -39,7 +39,7 @@ fn a_token_does_not_choose_how_it_is_checked() {
     assert!(keys.read(&forge(&keys, HEADER, claims), NOW).is_some());
     // Unsigned, by any spelling; and with the public key, which is public, taken for a secret.
     let public = include_bytes!("../../keys/rs256.pub.pem");
-    let confused = Keys::load(Method::Hs256, None, Some(public)).unwrap();
+    let confused = JwtKeys::load(SigningMethod::Hs256, None, Some(public)).unwrap();
     for alg in ["none", "None", "NONE", "", "HS256", "RS384", "PS256", "rs256"] {
         let header = format!(r#"{{"alg":"{alg}"}}"#);
         let (head, body) = (URL_SAFE_NO_PAD.encode(&header), URL_SAFE_NO_PAD.encode(claims));
@@ -119,7 +119,7 @@ fn whatever_is_changed_or_cut_is_refused() {
 #[test]
 fn other_keys_say_nothing_about_a_token() {
     let token = rsa().sign(&ann()).unwrap();
-    let secret = |text: &[u8]| Keys::load(Method::Hs256, None, Some(text)).unwrap();
+    let secret = |text: &[u8]| JwtKeys::load(SigningMethod::Hs256, None, Some(text)).unwrap();
     let shared = secret(b"one").sign(&ann()).unwrap();
     assert_eq!(secret(b"one").read(&shared, NOW), Some(ann()));
     assert_eq!(secret(b"other").read(&shared, NOW), None);
@@ -129,16 +129,16 @@ fn other_keys_say_nothing_about_a_token() {
 
 #[test]
 fn a_generated_key_signs_what_its_public_half_reads() {
-    let keys = Keys::of_private(&Keys::generate().unwrap()).unwrap();
+    let keys = JwtKeys::of_private(&JwtKeys::generate().unwrap()).unwrap();
     let [public] = keys.public_keys() else { panic!("one key has one public half") };
-    let reader = Keys::of_public(keys.method(), public).unwrap();
+    let reader = JwtKeys::of_public(keys.method(), public).unwrap();
     let token = keys.sign(&ann()).unwrap();
     assert_eq!(reader.read(&token, NOW), Some(ann()));
     assert!(!reader.can_sign());
-    let other = Keys::of_private(&Keys::generate().unwrap()).unwrap();
+    let other = JwtKeys::of_private(&JwtKeys::generate().unwrap()).unwrap();
     assert_eq!(other.read(&token, NOW), None);
-    let shared = Keys::load(Method::Hs256, None, Some(b"secret")).unwrap();
+    let shared = JwtKeys::load(SigningMethod::Hs256, None, Some(b"secret")).unwrap();
     assert!(shared.public_keys().is_empty(), "a secret has no public half");
-    assert!(Keys::of_public(Method::Hs256, b"secret").is_err());
-    assert!(Keys::of_private(b"nonsense").is_err());
+    assert!(JwtKeys::of_public(SigningMethod::Hs256, b"secret").is_err());
+    assert!(JwtKeys::of_private(b"nonsense").is_err());
 }

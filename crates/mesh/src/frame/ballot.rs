@@ -1,22 +1,22 @@
 //! The bytes of what replicas say to each other to decide about a key by ballots.
 
-use super::{Ask, Frame, RequestNote, begin, key, optional, put_optional};
+use super::{Frame, OpId, RequestNote, begin, key, optional, put_optional};
 use crate::ballot::{Ballot, Round};
-use crate::marks::Marks;
 use crate::record::REQUESTS_MAX;
+use crate::watermarks::Watermarks;
 use base::codec::{Reader, put_bytes, put_varint};
 
 pub(super) fn encode(frame: &Frame, out: &mut Vec<u8>) {
     match frame {
-        Frame::Prepare { ask, key, round, request } => {
-            begin(out, 50, ask);
+        Frame::Prepare { id, key, round, request } => {
+            begin(out, 50, id);
             put_bytes(out, key.bytes());
             put_round(out, round.as_ref());
             out.push(u8::from(request.is_some()));
             request.iter().for_each(|request| put_varint(out, *request));
         }
-        Frame::Promised { ask, round, granted, prior, record, marks, attempts } => {
-            begin(out, 51, ask);
+        Frame::Promised { id, round, granted, prior, record, marks, attempts } => {
+            begin(out, 51, id);
             put_round(out, round.as_ref());
             out.push(u8::from(*granted));
             put_round(out, prior.as_ref());
@@ -24,8 +24,8 @@ pub(super) fn encode(frame: &Frame, out: &mut Vec<u8>) {
             marks.encode(out);
             put_optional(out, attempts.as_ref());
         }
-        Frame::Accept { ask, key, record, notes } => {
-            begin(out, 52, ask);
+        Frame::Accept { id, key, record, notes } => {
+            begin(out, 52, id);
             put_bytes(out, key.bytes());
             put_bytes(out, record);
             put_varint(out, notes.len() as u64);
@@ -34,8 +34,8 @@ pub(super) fn encode(frame: &Frame, out: &mut Vec<u8>) {
                 put_bytes(out, note);
             }
         }
-        Frame::Accepted { ask, ballot, passed } => {
-            begin(out, 53, ask);
+        Frame::Accepted { id, ballot, passed } => {
+            begin(out, 53, id);
             ballot.encode(out);
             put_round(out, passed.as_ref());
         }
@@ -43,25 +43,25 @@ pub(super) fn encode(frame: &Frame, out: &mut Vec<u8>) {
     }
 }
 
-pub(super) fn decode(number: u8, ask: Ask, reader: &mut Reader) -> Option<Frame> {
+pub(super) fn decode(number: u8, id: OpId, reader: &mut Reader) -> Option<Frame> {
     Some(match number {
         50 => Frame::Prepare {
-            ask,
+            id,
             key: key(reader)?,
             round: optional_round(reader)?,
             request: if reader.bool()? { Some(reader.varint()?) } else { None },
         },
         51 => Frame::Promised {
-            ask,
+            id,
             round: optional_round(reader)?,
             granted: reader.bool()?,
             prior: optional_round(reader)?,
             record: optional(reader)?,
-            marks: Marks::decode(reader)?,
+            marks: Watermarks::decode(reader)?,
             attempts: optional(reader)?,
         },
-        52 => Frame::Accept { ask, key: key(reader)?, record: reader.bytes()?, notes: notes(reader)? },
-        53 => Frame::Accepted { ask, ballot: Ballot::decode(reader)?, passed: optional_round(reader)? },
+        52 => Frame::Accept { id, key: key(reader)?, record: reader.bytes()?, notes: notes(reader)? },
+        53 => Frame::Accepted { id, ballot: Ballot::decode(reader)?, passed: optional_round(reader)? },
         _ => return None,
     })
 }

@@ -1,29 +1,29 @@
 //! The pages of an exchange: the entries of one side in the buckets that differ, and the other side's answer.
 
-use super::{Ask, Shard, key, optional_key, put_optional, put_records, put_shard, records, shard};
+use super::{OpId, Shard, key, optional_key, put_optional, put_records, put_shard, records, shard};
 use crate::actor::RegionId;
 use crate::hlc::Stamp;
 use crate::key::Key;
-use crate::marks::{Marks, REGIONS_MAX};
 use crate::tree::{Buckets, LEAVES};
+use crate::watermarks::{REGIONS_MAX, Watermarks};
 use base::codec::{Reader, put_bytes, put_varint};
 use bytes::Bytes;
 
 /// What the sender has in the differing buckets, in `(after, upto]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    pub ask: Ask,
+    pub id: OpId,
     pub shard: Shard,
     pub buckets: Buckets,
-    pub marks: Marks,
+    pub marks: Watermarks,
     pub after: Option<Key>,
     /// None to the end.
     pub upto: Option<Key>,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<PageEntry>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct PageEntry {
     pub key: Key,
     pub digest: u64,
     pub stamp: Stamp,
@@ -32,8 +32,8 @@ pub struct Entry {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    pub ask: Ask,
+pub struct PageAnswer {
+    pub id: OpId,
     /// The answer is about keys up to here; none for the whole page.
     pub upto: Option<Key>,
     /// What the asker lacks or has otherwise.
@@ -46,14 +46,14 @@ pub struct Answer {
 
 pub(super) fn encode_page(page: &Page, out: &mut Vec<u8>) {
     out.push(16);
-    put_varint(out, page.ask.0);
+    put_varint(out, page.id.0);
     put_shard(out, page.shard);
     page.buckets.words().iter().for_each(|word| out.extend(word.to_le_bytes()));
     page.marks.encode(out);
     put_optional(out, page.after.as_ref().map(Key::bytes));
     put_optional(out, page.upto.as_ref().map(Key::bytes));
     put_varint(out, page.entries.len() as u64);
-    for Entry { key, digest, stamp, writers } in &page.entries {
+    for PageEntry { key, digest, stamp, writers } in &page.entries {
         put_bytes(out, key.bytes());
         out.extend(digest.to_le_bytes());
         out.extend(stamp.0.to_le_bytes());
@@ -62,9 +62,9 @@ pub(super) fn encode_page(page: &Page, out: &mut Vec<u8>) {
     }
 }
 
-pub(super) fn encode_answer(answer: &Answer, out: &mut Vec<u8>) {
+pub(super) fn encode_answer(answer: &PageAnswer, out: &mut Vec<u8>) {
     out.push(17);
-    put_varint(out, answer.ask.0);
+    put_varint(out, answer.id.0);
     put_optional(out, answer.upto.as_ref().map(Key::bytes));
     put_records(out, &answer.records);
     for keys in [&answer.wanted, &answer.purged] {
@@ -73,28 +73,28 @@ pub(super) fn encode_answer(answer: &Answer, out: &mut Vec<u8>) {
     }
 }
 
-pub(super) fn decode_page(ask: Ask, reader: &mut Reader) -> Option<Page> {
+pub(super) fn decode_page(id: OpId, reader: &mut Reader) -> Option<Page> {
     let shard = shard(reader)?;
     let mut words = [0; LEAVES / 64];
     for word in &mut words {
         *word = reader.u64()?;
     }
-    let marks = Marks::decode(reader)?;
+    let marks = Watermarks::decode(reader)?;
     let (after, upto) = (optional_key(reader)?, optional_key(reader)?);
     let entry = |reader: &mut Reader| {
         let (key, digest, stamp) = (key(reader)?, reader.u64()?, Stamp(reader.u64()?));
         let region = |reader: &mut Reader| Some(RegionId(u32::try_from(reader.varint()?).ok()?));
         let count = Some(reader.count()?).filter(|count| *count <= REGIONS_MAX)?;
         let writers = (0..count).map(|_| region(reader)).collect::<Option<Vec<_>>>()?;
-        Some(Entry { key, digest, stamp, writers })
+        Some(PageEntry { key, digest, stamp, writers })
     };
     let entries = (0..reader.count()?).map(|_| entry(reader)).collect::<Option<Vec<_>>>()?;
-    Some(Page { ask, shard, buckets: Buckets::from_words(words), marks, after, upto, entries })
+    Some(Page { id, shard, buckets: Buckets::from_words(words), marks, after, upto, entries })
 }
 
-pub(super) fn decode_answer(ask: Ask, reader: &mut Reader) -> Option<Answer> {
+pub(super) fn decode_answer(id: OpId, reader: &mut Reader) -> Option<PageAnswer> {
     let upto = optional_key(reader)?;
     let records = records(reader)?;
     let mut keys = || (0..reader.count()?).map(|_| key(reader)).collect::<Option<Vec<_>>>();
-    Some(Answer { ask, upto, records, wanted: keys()?, purged: keys()? })
+    Some(PageAnswer { id, upto, records, wanted: keys()?, purged: keys()? })
 }

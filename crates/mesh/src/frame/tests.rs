@@ -11,13 +11,13 @@ use base::{Code, NodeId};
 use proptest::prelude::*;
 
 fn frames() -> Vec<Frame> {
-    let ask = Ask(u64::MAX);
+    let id = OpId(u64::MAX);
     let key = Key::new(1, b"k");
     let actor = Actor { region: RegionId(9), node: NodeId(3), incarnation: 2 };
     let dot = crate::actor::Dot { actor, counter: 4 };
     let shard = Shard { partition: Partition(7), copies: 3 };
     let known = vec![(actor, Stamp(77))];
-    let mut marks = Marks::default();
+    let mut marks = Watermarks::default();
     marks.raise(RegionId(9), Stamp(5));
     let attributes = Attributes {
         context: Some(Context::of_dot(dot)),
@@ -42,16 +42,16 @@ fn frames() -> Vec<Frame> {
     };
     let value = Bytes::from_static(b"value");
     let page = Page {
-        ask,
+        id,
         shard,
         buckets: Buckets::from_words([3; LEAVES / 64]),
         marks: marks.clone(),
         after: None,
         upto: Some(key.clone()),
-        entries: vec![Entry { key: key.clone(), digest: 8, stamp: Stamp(9), writers: vec![RegionId(1)] }],
+        entries: vec![PageEntry { key: key.clone(), digest: 8, stamp: Stamp(9), writers: vec![RegionId(1)] }],
     };
-    let answer = Answer {
-        ask,
+    let answer = PageAnswer {
+        id,
         upto: None,
         records: vec![(key.clone(), value.clone())],
         wanted: vec![key.clone()],
@@ -59,7 +59,7 @@ fn frames() -> Vec<Frame> {
     };
     let ops = [Op::Put(value.clone()), Op::Delete, Op::Add(-4), Op::Assign(4), Op::Insert(value.clone())];
     let mut frames: Vec<Frame> =
-        ops.into_iter().map(|op| Frame::Forward { ask, begun: None, write: Arc::new(write(op)) }).collect();
+        ops.into_iter().map(|op| Frame::Forward { id, origin: None, write: Arc::new(write(op)) }).collect();
     let missing = Missing { nodes: vec![NodeId(3)], regions: vec![RegionId::of("r")] };
     let replies = [
         Reply::Indeterminate { acks: 1, needed: 2, missing: Missing::default() },
@@ -67,59 +67,59 @@ fn frames() -> Vec<Frame> {
         Reply::Unavailable { acks: 1, needed: 2, missing: Missing::default() },
         Reply::Refused(Code::FencePassed),
     ];
-    let begun = Some(Begun { stamp: Stamp(7), remaining_ms: 4_000, check: StampCheck::Replica });
-    frames.push(Frame::Forward { ask, begun, write: Arc::new(write(Op::Delete)) });
-    frames.push(Frame::FetchFor { ask, key: key.clone(), request: 77 });
-    frames.push(Frame::FetchedFor { ask, record: None, attempts: Some(value.clone()) });
-    frames.push(Frame::Behind { ask, stamp: Stamp(8), check: StampCheck::Quorum });
-    frames.extend(replies.map(|reply| Frame::Forwarded { ask, reply: Box::new(reply), reached: vec![] }));
+    let origin = Some(WriteOrigin { stamp: Stamp(7), remaining_ms: 4_000, check: StampCheck::Replica });
+    frames.push(Frame::Forward { id, origin, write: Arc::new(write(Op::Delete)) });
+    frames.push(Frame::FetchFor { id, key: key.clone(), request: 77 });
+    frames.push(Frame::FetchedFor { id, record: None, attempts: Some(value.clone()) });
+    frames.push(Frame::Behind { id, stamp: Stamp(8), check: StampCheck::Quorum });
+    frames.extend(replies.map(|reply| Frame::Forwarded { id, reply: Box::new(reply), reached: vec![] }));
     let round = Round { term: 1, epoch: Epoch(300), number: 7, node: NodeId(2), operation: 3 };
     let promised = |record: Option<Bytes>, prior: Option<Round>| {
         let (round, marks) = (Some(round), marks.clone());
         let attempts = record.clone();
-        Frame::Promised { ask, round, granted: prior.is_none(), prior, record, marks, attempts }
+        Frame::Promised { id, round, granted: prior.is_none(), prior, record, marks, attempts }
     };
     frames.extend([
-        Frame::Prepare { ask, key: key.clone(), round: None, request: None },
-        Frame::Prepare { ask, key: key.clone(), round: Some(round), request: Some(77) },
+        Frame::Prepare { id, key: key.clone(), round: None, request: None },
+        Frame::Prepare { id, key: key.clone(), round: Some(round), request: Some(77) },
         promised(None, Some(round)),
         promised(Some(value.clone()), None),
-        Frame::Accept { ask, key: key.clone(), record: value.clone(), notes: vec![(77, value.clone())] },
-        Frame::Accepted { ask, ballot: round.first_ballot(), passed: Some(round) },
-        Frame::Stored { ask, outcome: Outcome::Balloted },
-        Frame::Stored { ask, outcome: Outcome::Refilling },
+        Frame::Accept { id, key: key.clone(), record: value.clone(), notes: vec![(77, value.clone())] },
+        Frame::Accepted { id, ballot: round.first_ballot(), passed: Some(round) },
+        Frame::Stored { id, outcome: StoreOutcome::KeyDecided },
+        Frame::Stored { id, outcome: StoreOutcome::Refilling },
     ]);
     frames.extend([
-        Frame::Store { ask, key: key.clone(), record: value.clone(), why: Why::Repair },
-        Frame::Keep { ask, target: NodeId(4), key: key.clone(), record: value.clone() },
-        Frame::Stored { ask, outcome: Outcome::Beaten(Stamp(5)) },
-        Frame::Stored { ask, outcome: Outcome::Purged },
-        Frame::Stored { ask, outcome: Outcome::Misfit },
-        Frame::Fetch { ask, key: key.clone() },
-        Frame::Fetched { ask, record: Some(value.clone()), marks: marks.clone() },
-        Frame::Collect { ask, space: 4, start: Bytes::new(), end: Some(value.clone()), limit: 100 },
-        Frame::Collected { ask, records: vec![(key, value.clone())], upto: None },
-        Frame::Declined { ask },
-        Frame::NoRoom { ask },
-        Frame::Which,
+        Frame::Store { id, key: key.clone(), record: value.clone(), reason: StoreReason::Repair },
+        Frame::KeepHint { id, target: NodeId(4), key: key.clone(), record: value.clone() },
+        Frame::Stored { id, outcome: StoreOutcome::Superseded(Stamp(5)) },
+        Frame::Stored { id, outcome: StoreOutcome::Purged },
+        Frame::Stored { id, outcome: StoreOutcome::WrongType },
+        Frame::Fetch { id, key: key.clone() },
+        Frame::Fetched { id, record: Some(value.clone()), marks: marks.clone() },
+        Frame::Collect { id, namespace_id: 4, start: Bytes::new(), end: Some(value.clone()), limit: 100 },
+        Frame::Collected { id, records: vec![(key, value.clone())], upto: None },
+        Frame::Declined { id },
+        Frame::NoSpace { id },
+        Frame::AskTopology,
         Frame::Topology(value),
         Frame::Hello,
         Frame::Welcome,
-        Frame::Compare { ask, shard, root: 4, known: known.clone() },
-        Frame::Leaves { ask, leaves: vec![7; LEAVES], known: known.clone(), marks: marks.clone() },
-        Frame::Leaves { ask, leaves: vec![], known: known.clone(), marks: marks.clone() },
+        Frame::Compare { id, shard, root: 4, known: known.clone() },
+        Frame::Leaves { id, leaves: vec![7; LEAVES], known: known.clone(), marks: marks.clone() },
+        Frame::Leaves { id, leaves: vec![], known: known.clone(), marks: marks.clone() },
         Frame::Page(Box::new(page)),
         Frame::Answer(Box::new(answer)),
-        Frame::Settled { shard, known, marks },
-        Frame::Replicate { ask, entry: Bytes::from_static(b"entry") },
-        Frame::Seek { ask, key: Key::new(1, b"k"), session: Bytes::from_static(b"s") },
-        Frame::Sought { ask, record: None },
+        Frame::Synced { shard, known, marks },
+        Frame::Replicate { id, entry: Bytes::from_static(b"entry") },
+        Frame::RemoteRead { id, key: Key::new(1, b"k"), session: Bytes::from_static(b"s") },
+        Frame::RemoteReadResult { id, record: None },
         Frame::Select {
-            ask,
+            id,
             query: Box::new(Query { home: Some(RegionId(4)), limit: 7, ..Query::default() }),
         },
         Frame::Select {
-            ask,
+            id,
             query: Box::new(Query {
                 kind: Some(Kind::Set),
                 since: Some(Stamp(4)),
@@ -127,7 +127,14 @@ fn frames() -> Vec<Frame> {
                 ..Query::default()
             }),
         },
-        Frame::Pulse(Box::new(Pulse { actor, at_ms: 5, position: 6, last: 7, waiting: Stamp(8), digest: 9 })),
+        Frame::Heartbeat(Box::new(RegionHeartbeat {
+            actor,
+            at_ms: 5,
+            position: 6,
+            last: 7,
+            waiting: Stamp(8),
+            digest: 9,
+        })),
     ]);
     frames
 }

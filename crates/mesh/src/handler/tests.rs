@@ -39,7 +39,7 @@ fn siblings(values: &[(u64, &str)]) -> Siblings {
 
 fn folded(name: &str, values: &[(u64, &str)]) -> (String, bool) {
     let handlers = Handlers::default().register("mine", "larger", &Words, HERE).unwrap();
-    let Folded { value, fell_back } = handlers.fold(name, &siblings(values), &Words).unwrap();
+    let FoldedValue { value, fell_back } = handlers.fold(name, &siblings(values), &Words).unwrap();
     (String::from_utf8(value.to_vec()).unwrap(), fell_back)
 }
 
@@ -56,10 +56,10 @@ fn built_in_handlers_keep_the_laws() {
 fn a_script_that_breaks_a_law_is_not_registered() {
     let law = |source: &str| Handler::Script(source.into()).check(&Words, 1).map_err(|breach| breach.law);
     assert_eq!(law("larger"), Ok(()));
-    assert_eq!(law("left"), Err(Law::Commutative));
-    assert_eq!(law("concat"), Err(Law::Commutative));
-    assert!(matches!(law("average"), Err(Law::Associative | Law::Idempotent)));
-    assert_eq!(law("fails"), Err(Law::Total));
+    assert_eq!(law("left"), Err(MergeLaw::Commutative));
+    assert_eq!(law("concat"), Err(MergeLaw::Commutative));
+    assert!(matches!(law("average"), Err(MergeLaw::Associative | MergeLaw::Idempotent)));
+    assert_eq!(law("fails"), Err(MergeLaw::Total));
     let handlers = Handlers::default();
     assert_eq!(handlers.register("h", "left", &Words, HERE), Err(Code::LawlessHandler));
     assert_eq!(

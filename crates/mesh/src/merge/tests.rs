@@ -1,7 +1,7 @@
 use super::*;
 use crate::actor::{Actor, Dot, RegionId};
 use crate::hlc::Stamp;
-use crate::op::{self, Attributes, Birth, Op, Written};
+use crate::op::{self, Attributes, Op, WriteEvent, Written};
 use crate::record::{Fence, Kind};
 use base::{Code, NodeId, Rng};
 use bytes::Bytes;
@@ -25,8 +25,8 @@ impl Replica {
         // Other keys take numbers too.
         self.counter += 3;
         let dot = Dot { actor: self.actor, counter: self.counter };
-        let birth = Birth { dot, stamp: Stamp::at_ms(self.clock_ms), wall_ms: self.clock_ms };
-        let written = op::apply(self.record.as_ref(), kind, &op, attributes, birth)?;
+        let event = WriteEvent { dot, stamp: Stamp::at_ms(self.clock_ms), wall_ms: self.clock_ms };
+        let written = op::apply(self.record.as_ref(), kind, &op, attributes, event)?;
         self.record = Some(written.full.clone());
         Ok(written)
     }
@@ -389,6 +389,6 @@ fn what_has_expired_counts_no_more_and_starts_afresh() {
     assert_eq!(full.header.expires_ms, None);
     let delta = delta.expect("a counter has deltas");
     for state in [full.clone(), join(&first, &delta)] {
-        assert!(matches!(&state.body, Body::Tally(tally) if tally.value() == 2));
+        assert!(matches!(&state.body, Body::Counter(tally) if tally.value() == 2));
     }
 }

@@ -10,12 +10,12 @@ mod change;
 mod proposer;
 mod requests;
 
-pub(super) use proposer::Proposing;
+pub(super) use proposer::ProposeOp;
 
-use super::replica::Local;
+use super::replica::LocalRecord;
 use super::{Mesh, Turn};
 use crate::ballot::{Ballot, Round};
-use crate::frame::{Ask, Shard};
+use crate::frame::{OpId, Shard};
 use crate::key::Key;
 use crate::overlay::Overlay;
 use crate::record::Record;
@@ -37,21 +37,21 @@ pub(super) struct Ballots {
     /// The last ballot of this node that a majority accepted, while nothing is known to have come after it.
     leads: BTreeMap<Key, Ballot>,
     /// Changes of a key that this node has under way: the first one runs, the others wait.
-    queues: BTreeMap<Key, VecDeque<Ask>>,
+    queues: BTreeMap<Key, VecDeque<OpId>>,
     /// Changes whose turn it is, and whether they are being begun.
-    ready: VecDeque<Ask>,
+    ready: VecDeque<OpId>,
     is_beginning: bool,
 }
 
 /// What a replica has promised about a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Said {
+struct PromiseState {
     promised: Option<Round>,
     /// It may have promised as much, and has forgotten it.
     forgotten: Option<Round>,
 }
 
-impl Said {
+impl PromiseState {
     fn permits(self, round: Round) -> bool {
         match (self.promised, self.forgotten) {
             (Some(promised), _) => round >= promised,
@@ -96,15 +96,15 @@ impl Mesh {
         record.is_some_and(|record| record.ballot().is_some()) || self.ballots.undecided.contains(key)
     }
 
-    fn said(&self, t: &Turn<'_>, key: &Key, shard: Shard, local: &Local) -> Said {
+    fn promise_state(&self, t: &Turn<'_>, key: &Key, shard: Shard, local: &LocalRecord) -> PromiseState {
         let row = self.overlay.get(t.rows, &rows::promise(key)).0.and_then(Round::from_bytes);
         let accepted = local.record.as_ref().and_then(Record::ballot).map(|ballot| ballot.round);
         let promised = row.max(accepted);
         let forgotten = self.ballots.forgotten.get(&shard).copied().filter(|_| promised.is_none());
-        Said { promised, forgotten }
+        PromiseState { promised, forgotten }
     }
 
-    fn write_promise(&mut self, key: &Key, round: Round, local: &Local) {
+    fn write_promise(&mut self, key: &Key, round: Round, local: &LocalRecord) {
         self.put_row(rows::promise(key), Some(round.to_bytes()));
         let holds_ballot = local.record.as_ref().is_some_and(|record| record.ballot().is_some());
         if !holds_ballot && self.ballots.undecided.insert(key.clone()) {
@@ -121,11 +121,11 @@ impl Mesh {
 
     /// The record is purged, and its promise with it: from now on no key of the shard without a promise of its own accepts a
     /// round up to this one.
-    pub(super) fn forget_promise(&mut self, t: &Turn<'_>, key: &Key, shard: Shard, local: &Local) {
+    pub(super) fn forget_promise(&mut self, t: &Turn<'_>, key: &Key, shard: Shard, local: &LocalRecord) {
         if !self.is_balloted(key, local.record.as_ref()) {
             return;
         }
-        if let Some(promised) = self.said(t, key, shard, local).promised {
+        if let Some(promised) = self.promise_state(t, key, shard, local).promised {
             let forgotten = self.ballots.forgotten.entry(shard).or_default();
             *forgotten = promised.max(*forgotten);
             let bytes = forgotten.to_bytes();

@@ -2,7 +2,7 @@
 //! receiver as much as the whole value. The log keeps single entries, and each is acknowledged by itself. Last-write-wins
 //! entries are sent alone, so that the receiver notices each loser.
 
-use crate::log::Entry;
+use crate::log::LogEntry;
 use crate::merge::merge;
 use crate::record::Record;
 use bytes::Bytes;
@@ -18,19 +18,19 @@ pub(super) struct Bundle {
     pub seqs: Vec<u64>,
     /// As it is sent.
     pub bytes: Bytes,
-    pub first: Entry,
+    pub first: LogEntry,
     /// What it came to so far, once there are two.
     joined: Option<Record>,
     len: usize,
 }
 
 impl Bundle {
-    fn of(entry: Entry, bytes: Bytes) -> Bundle {
+    fn of(entry: LogEntry, bytes: Bytes) -> Bundle {
         Bundle { seqs: vec![entry.seq], len: bytes.len(), bytes, first: entry, joined: None }
     }
 
     /// False if it has to travel alone.
-    fn add(&mut self, entry: &Entry, len: usize) -> bool {
+    fn add(&mut self, entry: &LogEntry, len: usize) -> bool {
         if self.seqs.len() >= ENTRIES_MAX || self.len + len > BYTES_MAX {
             return false;
         }
@@ -57,7 +57,7 @@ impl Bundle {
 }
 
 /// In the order of the first entry of each.
-pub(super) fn bundles(entries: Vec<(Entry, Bytes)>) -> Vec<Bundle> {
+pub(super) fn bundles(entries: Vec<(LogEntry, Bytes)>) -> Vec<Bundle> {
     let mut bundles: Vec<Bundle> = Vec::new();
     let mut last: BTreeMap<Bytes, usize> = BTreeMap::new();
     for (entry, bytes) in entries {
@@ -78,23 +78,23 @@ mod tests {
     use crate::context::Context;
     use crate::hlc::Stamp;
     use crate::key::Key;
-    use crate::log::Operation;
-    use crate::op::{self, Attributes, Birth, Op};
+    use crate::log::LogOperation;
+    use crate::op::{self, Attributes, Op, WriteEvent};
     use crate::record::{Body, Kind};
     use base::NodeId;
 
     /// The entries of one writer, and the record as it has it in the end.
-    fn written(kind: Kind, ops: &[Op]) -> (Vec<(Entry, Bytes)>, Record) {
+    fn written(kind: Kind, ops: &[Op]) -> (Vec<(LogEntry, Bytes)>, Record) {
         let actor = Actor { region: RegionId(1), node: NodeId(1), incarnation: 0 };
         let (mut local, mut entries) = (None, Vec::new());
         for (nth, op) in ops.iter().enumerate() {
             let seq = nth as u64 + 1;
-            let birth = Birth { dot: Dot { actor, counter: seq }, stamp: Stamp(seq), wall_ms: 5 };
-            let written = op::apply(local.as_ref(), kind, op, &Attributes::default(), birth).unwrap();
-            let entry = Entry {
+            let event = WriteEvent { dot: Dot { actor, counter: seq }, stamp: Stamp(seq), wall_ms: 5 };
+            let written = op::apply(local.as_ref(), kind, op, &Attributes::default(), event).unwrap();
+            let entry = LogEntry {
                 seq,
                 prev: seq - 1,
-                operation: Operation::Update,
+                operation: LogOperation::Update,
                 key: Key::new(0, b"k"),
                 old: Context::default(),
                 stamp: Stamp(seq),
@@ -114,7 +114,7 @@ mod tests {
         let (entries, whole) = written(Kind::Set, &ops);
         let bundles = bundles(entries.clone());
         assert_eq!((bundles.len(), bundles[0].seqs.len()), (1, 10));
-        let entry = Entry::decode(bundles[0].bytes.clone()).unwrap();
+        let entry = LogEntry::decode(bundles[0].bytes.clone()).unwrap();
         assert_eq!((entry.stamp, entry.key), (Stamp(10), Key::new(0, b"k")));
         let joined = Record::decode(entry.record).unwrap();
         let singly = entries.iter().map(|(entry, _)| Record::decode(entry.record.clone()).unwrap());

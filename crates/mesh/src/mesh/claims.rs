@@ -3,7 +3,7 @@
 //! is forged, foreign, or older than anything that replicas remember. A node knows its own counter, so a peer that claims
 //! more of it lies. Such a claim, once in a record, would cover writes that do not exist yet.
 
-use super::{Mesh, Note, Turn};
+use super::{Mesh, MeshEvent, Turn};
 use crate::context::Context;
 use crate::record::Record;
 use crate::request::Write;
@@ -57,7 +57,7 @@ impl Mesh {
     /// The same for a record of a peer, which is told.
     pub(super) fn clip_incoming(&self, t: &mut Turn<'_>, record: &Record) -> Option<Record> {
         let clipped = self.clipped(record)?;
-        t.out.notes.push(Note::ForgedClaim { actor: clipped.header.dot.actor });
+        t.out.events.push(MeshEvent::ForgedClaim { actor: clipped.header.dot.actor });
         Some(clipped)
     }
 }

@@ -2,8 +2,8 @@
 //! Replicas store and merge siblings; handlers do not change that. Values whose handler is a script are returned as
 //! siblings, and a write to them is applied as it is: the shell runs scripts (ADR 57).
 
-use super::{Mesh, Note, Turn};
-use crate::handler::{Folded, Handler, Handlers, NoScript};
+use super::{Mesh, MeshEvent, Turn};
+use crate::handler::{FoldedValue, Handler, Handlers, NoScript};
 use crate::op::{Attributes, Op};
 use crate::record::{Body, Kind, Record};
 use crate::request::{Reply, Write};
@@ -30,9 +30,9 @@ impl Mesh {
         if self.handlers.get(&name_text).as_ref().is_some_and(Handler::is_script) {
             return None;
         }
-        let Folded { value, fell_back } = self.handlers.fold(&name_text, siblings, &NoScript)?;
+        let FoldedValue { value, fell_back } = self.handlers.fold(&name_text, siblings, &NoScript)?;
         if fell_back {
-            t.out.notes.push(Note::HandlerFellBack { handler: Bytes::copy_from_slice(name) });
+            t.out.events.push(MeshEvent::HandlerFellBack { handler: Bytes::copy_from_slice(name) });
         }
         Some(value)
     }

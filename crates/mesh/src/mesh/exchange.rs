@@ -3,18 +3,18 @@
 //! differ page by page, takes what it lacks, gives what the other lacks, and in the end both know how far they
 //! agree. Filling a newcomer, catching up and checking are the same walk: with an empty tree every bucket differs.
 
-use super::{Mesh, Note, Operation, Then, Turn};
+use super::{Mesh, MeshEvent, Operation, Then, Turn};
 use crate::actor::RegionId;
-use crate::frame::{Answer, Ask, Entry, Frame, Known, Page, Shard, Why};
+use crate::frame::{Frame, OpId, Page, PageAnswer, PageEntry, Shard, StampVector, StoreReason};
 use crate::hlc::Stamp;
 use crate::key::Key;
-use crate::marks::Marks;
-use crate::moves::{Report, blocking};
+use crate::moves::{MoveReport, blocking};
 use crate::record::Record;
 use crate::ring::Partition;
 use crate::rows;
-use crate::topology::{Epoch, Phase};
+use crate::topology::{Epoch, MovePhase};
 use crate::tree::{Buckets, digest};
+use crate::watermarks::Watermarks;
 use base::mutant::{Mutant, planted};
 use base::{Instant, NodeId};
 use bytes::Bytes;
@@ -39,7 +39,7 @@ const WIPE_ROWS: usize = 500;
 /// With whom this node compares what, and when next.
 #[derive(Debug, Default)]
 pub(super) struct Exchanges {
-    plan: Vec<Plan>,
+    plan: Vec<PlannedExchange>,
     cursor: usize,
     under_way: usize,
     walks: usize,
@@ -52,38 +52,38 @@ pub(super) struct Exchanges {
 }
 
 #[derive(Clone, Debug)]
-struct Plan {
+struct PlannedExchange {
     shard: Shard,
     peer: NodeId,
     due: Instant,
 }
 
 /// How the initiator describes its side.
-pub(super) struct Side {
+pub(super) struct CompareRequest {
     pub shard: Shard,
     pub root: u64,
-    pub known: Known,
+    pub known: StampVector,
 }
 
-pub(super) struct Opening {
-    pub ask: Ask,
+pub(super) struct LeavesReply {
+    pub id: OpId,
     pub epoch: Epoch,
     pub leaves: Vec<u64>,
-    pub known: Known,
-    pub marks: Marks,
+    pub known: StampVector,
+    pub marks: Watermarks,
 }
 
 #[derive(Debug)]
-pub(super) struct Exchanging {
+pub(super) struct ExchangeOp {
     shard: Shard,
     peer: NodeId,
     /// The peer's, if it is not this one.
     region: Option<RegionId>,
     /// What each side vouched for when the trees were compared.
-    known: Known,
-    marks: Marks,
-    their_known: Known,
-    their_marks: Marks,
+    known: StampVector,
+    marks: Watermarks,
+    their_known: StampVector,
+    their_marks: Watermarks,
     buckets: Option<Buckets>,
     /// Everything up to here is done.
     cursor: Option<Key>,
@@ -102,7 +102,7 @@ impl Exchanges {
     }
 }
 
-impl Exchanging {
+impl ExchangeOp {
     /// Counts against the budget of walks; those abroad have their own.
     fn walks(&self) -> bool {
         self.region.is_none() && self.buckets.is_some()
@@ -122,7 +122,7 @@ impl Mesh {
         let mut plan = Vec::new();
         for shard in self.all_shards() {
             let route = self.route(shard.partition, shard.copies);
-            let pending = self.topology.phase(shard.partition) == Phase::Pending;
+            let pending = self.topology.phase(shard.partition) == MovePhase::Pending;
             let settled = route.read.contains(&self.me);
             if !settled && !route.also.contains(&self.me) {
                 continue;
@@ -132,7 +132,7 @@ impl Mesh {
             let peers = peers.into_iter().filter(|node| *node != self.me);
             plan.extend(peers.map(|peer| {
                 let due = dues.get(&(shard, peer)).copied().filter(|_| !begins);
-                Plan { shard, peer, due: due.unwrap_or(Instant::ZERO) }
+                PlannedExchange { shard, peer, due: due.unwrap_or(Instant::ZERO) }
             }));
         }
         self.exchanges.plan = plan;
@@ -166,7 +166,7 @@ impl Mesh {
             }
             let nth = self.exchanges.cursor % self.exchanges.plan.len();
             self.exchanges.cursor = nth + 1;
-            let Plan { shard, peer, due } = self.exchanges.plan[nth].clone();
+            let PlannedExchange { shard, peer, due } = self.exchanges.plan[nth].clone();
             let ready = due <= t.now.at && self.shards.is_built(shard.partition);
             if ready && self.floor > Stamp::ZERO && self.peers.may_ask(peer, t.now.at) {
                 self.exchanges.plan[nth].due = t.now.at.after(self.params.round_every);
@@ -179,15 +179,15 @@ impl Mesh {
         let known = self.vouched(shard, peer);
         let state = self.shards.state(shard);
         let (root, marks) = (state.tree.root(), state.marks.clone());
-        let region = self.abroad.home(peer);
-        let exchanging = Exchanging {
+        let region = self.remote.region_of(peer);
+        let exchanging = ExchangeOp {
             shard,
             peer,
             region,
             known: known.clone(),
             marks,
             their_known: Vec::new(),
-            their_marks: Marks::default(),
+            their_marks: Watermarks::default(),
             buckets: None,
             cursor: None,
             page_upto: None,
@@ -197,16 +197,16 @@ impl Mesh {
         };
         self.count_exchange(region, 1);
         let deadline = t.now.at.after(self.params.timeout);
-        let ask = self.begin(t, Operation::Exchange(Box::new(exchanging)), deadline);
-        self.send(t, peer, Frame::Compare { ask, shard, root, known });
+        let id = self.begin(t, Operation::Exchange(Box::new(exchanging)), deadline);
+        self.send(t, peer, Frame::Compare { id, shard, root, known });
     }
 
     /// What this node vouches for towards a peer; another region is told of marks only.
-    fn vouched(&self, shard: Shard, peer: NodeId) -> Known {
-        if self.abroad.home(peer).is_some() { Vec::new() } else { self.known(shard) }
+    fn vouched(&self, shard: Shard, peer: NodeId) -> StampVector {
+        if self.remote.region_of(peer).is_some() { Vec::new() } else { self.known(shard) }
     }
 
-    fn end_count(&mut self, exchanging: &Exchanging) {
+    fn end_count(&mut self, exchanging: &ExchangeOp) {
         self.count_exchange(exchanging.region, -1);
         self.exchanges.walks -= usize::from(exchanging.walks());
     }
@@ -214,7 +214,7 @@ impl Mesh {
     /// Counts what is under way with each region, this one or another; one that was evicted meanwhile has no count.
     fn count_exchange(&mut self, region: Option<RegionId>, change: isize) {
         let count = match region {
-            Some(region) => self.abroad.others.get_mut(&region).map(|other| &mut other.exchanges),
+            Some(region) => self.remote.others.get_mut(&region).map(|other| &mut other.exchanges),
             None => Some(&mut self.exchanges.under_way),
         };
         if let Some(count) = count {
@@ -222,50 +222,51 @@ impl Mesh {
         }
     }
 
-    pub(super) fn step_compare(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, side: Side) {
-        let shard = side.shard;
+    pub(super) fn step_compare(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId, request: CompareRequest) {
+        let shard = request.shard;
         let lawful = self.topology.copies_in_use().contains(&shard.copies);
         if !lawful || !self.keeps(shard) || !self.shards.is_built(shard.partition) {
-            return self.send(t, from, Frame::Declined { ask });
+            return self.send(t, from, Frame::Declined { id });
         }
-        let (known, is_near) = (self.vouched(shard, from), self.abroad.home(from).is_none());
+        let (known, is_near) = (self.vouched(shard, from), self.remote.region_of(from).is_none());
         let state = self.shards.state(shard);
         if is_near {
-            state.told.insert(from, side.known);
+            state.told.insert(from, request.known);
         }
-        let leaves = if state.tree.root() == side.root { Vec::new() } else { state.tree.leaves().to_vec() };
+        let leaves =
+            if state.tree.root() == request.root { Vec::new() } else { state.tree.leaves().to_vec() };
         let marks = state.marks.clone();
-        self.send(t, from, Frame::Leaves { ask, leaves, known, marks });
+        self.send(t, from, Frame::Leaves { id, leaves, known, marks });
     }
 
-    fn exchanging(&mut self, from: NodeId, ask: Ask) -> Option<&mut Exchanging> {
-        match self.operations.get_mut(&ask).map(|pending| &mut pending.operation) {
+    fn exchange_op(&mut self, from: NodeId, id: OpId) -> Option<&mut ExchangeOp> {
+        match self.operations.get_mut(&id).map(|pending| &mut pending.operation) {
             Some(Operation::Exchange(exchanging)) if exchanging.peer == from => Some(exchanging),
             _ => None,
         }
     }
 
-    pub(super) fn step_leaves(&mut self, t: &mut Turn<'_>, from: NodeId, opening: Opening) {
-        let Opening { ask, epoch, leaves, known, marks } = opening;
-        let Some(exchanging) = self.exchanging(from, ask) else { return };
+    pub(super) fn step_leaves(&mut self, t: &mut Turn<'_>, from: NodeId, reply: LeavesReply) {
+        let LeavesReply { id, epoch, leaves, known, marks } = reply;
+        let Some(exchanging) = self.exchange_op(from, id) else { return };
         let (shard, is_near) = (exchanging.shard, exchanging.region.is_none());
         // A source that may still serve an older epoch may yet be given what it does not give here.
         if is_near && epoch < self.topology.began {
-            return self.expire(t, ask);
+            return self.expire(t, id);
         }
         let differing = match leaves.is_empty() {
             true => None,
             false => match self.shards.state(shard).tree.differing(&leaves) {
                 Some(differing) => Some(differing),
-                None => return self.expire(t, ask),
+                None => return self.expire(t, id),
             },
         };
         if is_near {
             self.shards.state(shard).told.insert(from, known.clone());
         } else {
-            self.abroad.compared(from, shard, differing.is_none());
+            self.remote.compared(from, shard, differing.is_none());
         }
-        let Some(exchanging) = self.exchanging(from, ask) else { return };
+        let Some(exchanging) = self.exchange_op(from, id) else { return };
         (exchanging.their_known, exchanging.their_marks) = (known, marks);
         let walked = exchanging.walks();
         exchanging.at_end = differing.is_none();
@@ -274,16 +275,16 @@ impl Mesh {
         self.exchanges.walks += usize::from(walks);
         self.exchanges.walks -= usize::from(walked);
         match at_end {
-            true => self.after(t, self.horizon(), Then::Exchanged(ask)),
-            false => self.send_page(t, ask),
+            true => self.after(t, self.horizon(), Then::Exchanged(id)),
+            false => self.send_page(t, id),
         }
     }
 
     /// The next keys of this side in the buckets that differ.
-    fn send_page(&mut self, t: &mut Turn<'_>, ask: Ask) {
-        self.prolong(t, ask);
+    fn send_page(&mut self, t: &mut Turn<'_>, id: OpId) {
+        self.extend_deadline(t, id);
         let Some(Operation::Exchange(exchanging)) =
-            self.operations.get(&ask).map(|pending| &pending.operation)
+            self.operations.get(&id).map(|pending| &pending.operation)
         else {
             return;
         };
@@ -296,18 +297,18 @@ impl Mesh {
                 let record = Record::decode(value.clone()).expect("a row that we wrote can be read");
                 let (digest, stamp, writers) = (digest(&key, value), record.header.stamp, record.writers());
                 if !(planted(Mutant::TombstoneNotSynced) && record.is_tombstone()) {
-                    entries.push(Entry { key: key.clone(), digest, stamp, writers });
+                    entries.push(PageEntry { key: key.clone(), digest, stamp, writers });
                 }
             }
             let full = entries.len() >= PAGE_KEYS || n >= PAGE_ROWS;
             upto = full.then_some(key);
             !full
         });
-        if let Some(exchanging) = self.exchanging(peer, ask) {
+        if let Some(exchanging) = self.exchange_op(peer, id) {
             exchanging.page_upto = upto.clone();
         }
         let marks = self.shards.marks(shard);
-        let page = Page { ask, shard, buckets, marks, after, upto, entries };
+        let page = Page { id, shard, buckets, marks, after, upto, entries };
         self.send(t, peer, Frame::Page(Box::new(page)));
     }
 
@@ -333,13 +334,18 @@ impl Mesh {
 
     pub(super) fn step_page(&mut self, t: &mut Turn<'_>, from: NodeId, page: Page) {
         if !self.keeps(page.shard) || page.entries.len() > PAGE_KEYS {
-            return self.send(t, from, Frame::Declined { ask: page.ask });
+            return self.send(t, from, Frame::Declined { id: page.id });
         }
         let marks = self.shards.marks(page.shard);
-        let mut theirs: BTreeMap<&Key, &Entry> =
+        let mut theirs: BTreeMap<&Key, &PageEntry> =
             page.entries.iter().map(|entry| (&entry.key, entry)).collect();
-        let mut answer =
-            Answer { ask: page.ask, upto: None, records: Vec::new(), wanted: Vec::new(), purged: Vec::new() };
+        let mut answer = PageAnswer {
+            id: page.id,
+            upto: None,
+            records: Vec::new(),
+            wanted: Vec::new(),
+            purged: Vec::new(),
+        };
         let (mut forgotten, mut bytes, mut n) = (Vec::new(), 0, 0);
         self.walk(t, page.shard, &page.buckets, page.after.as_ref(), &mut |key, value| {
             if page.upto.as_ref().is_some_and(|upto| key > *upto) {
@@ -366,7 +372,7 @@ impl Mesh {
         });
         let lacked =
             theirs.into_values().filter(|entry| answer.upto.as_ref().is_none_or(|upto| entry.key <= *upto));
-        for Entry { key, stamp, writers, .. } in lacked {
+        for PageEntry { key, stamp, writers, .. } in lacked {
             let gone = marks.cover_writers(*stamp, writers);
             if gone { &mut answer.purged } else { &mut answer.wanted }.push(key.clone());
         }
@@ -376,16 +382,16 @@ impl Mesh {
     }
 
     /// Removes a record that all other replicas have purged.
-    fn forget(&mut self, t: &mut Turn<'_>, key: &Key, shard: Shard, marks: &Marks) {
+    fn forget(&mut self, t: &mut Turn<'_>, key: &Key, shard: Shard, marks: &Watermarks) {
         let local = self.load(t, key);
         if local.record.as_ref().is_some_and(|record| marks.cover(record)) {
             self.remove(t, key, shard, &local);
         }
     }
 
-    pub(super) fn step_answer(&mut self, t: &mut Turn<'_>, from: NodeId, answer: Answer) {
-        let ask = answer.ask;
-        let Some(exchanging) = self.exchanging(from, ask) else { return };
+    pub(super) fn step_answer(&mut self, t: &mut Turn<'_>, from: NodeId, answer: PageAnswer) {
+        let id = answer.id;
+        let Some(exchanging) = self.exchange_op(from, id) else { return };
         if exchanging.outstanding > 0 {
             return;
         }
@@ -393,19 +399,19 @@ impl Mesh {
         exchanging.at_end = answer.upto.is_none() && exchanging.page_upto.is_none();
         exchanging.cursor = answer.upto.or(exchanging.page_upto.take());
         exchanging.records += answer.records.len() + answer.wanted.len();
-        let mut room = true;
+        let mut has_space = true;
         for (key, bytes) in answer.records {
             let len = bytes.len();
             if let Some(record) = Record::decode(bytes).filter(|_| self.shard_of(&key) == Some(shard)) {
                 match self.may_take(t, &key, &record, len) {
-                    true => drop(self.absorb(t, &key, shard, &record, Why::Repair)),
-                    false => room = false,
+                    true => drop(self.absorb(t, &key, shard, &record, StoreReason::Repair)),
+                    false => has_space = false,
                 }
             }
         }
-        if !room {
+        if !has_space {
             // Without the record this node must not count as having what the peer has.
-            return self.expire(t, ask);
+            return self.expire(t, id);
         }
         answer.purged.iter().for_each(|key| self.forget(t, key, shard, &their_marks));
         let mut outstanding = 0;
@@ -413,92 +419,94 @@ impl Mesh {
             let local = self.load(t, &key);
             if let Some(record) = local.bytes {
                 outstanding += 1;
-                let give = self.begin(t, Operation::Give(ask), t.now.at.after(self.params.timeout));
-                let store = Frame::Store { ask: give, key, record, why: Why::Repair };
+                let give = self.begin(t, Operation::GiveRecord(id), t.now.at.after(self.params.timeout));
+                let store = Frame::Store { id: give, key, record, reason: StoreReason::Repair };
                 self.after(t, local.seq, Then::Send(from, store));
             }
         }
-        self.prolong(t, ask);
-        let Some(exchanging) = self.exchanging(from, ask) else { return };
+        self.extend_deadline(t, id);
+        let Some(exchanging) = self.exchange_op(from, id) else { return };
         exchanging.outstanding = outstanding;
         if outstanding == 0 {
-            self.after(t, self.horizon(), Then::Exchanged(ask));
+            self.after(t, self.horizon(), Then::Exchanged(id));
         }
     }
 
-    pub(super) fn exchange_stored(&mut self, t: &mut Turn<'_>, give: Ask) {
-        let Some(Operation::Give(ask)) = self.finish(give).map(|pending| pending.operation) else { return };
+    pub(super) fn exchange_stored(&mut self, t: &mut Turn<'_>, give: OpId) {
+        let Some(Operation::GiveRecord(id)) = self.finish(give).map(|pending| pending.operation) else {
+            return;
+        };
         let Some(Operation::Exchange(exchanging)) =
-            self.operations.get_mut(&ask).map(|pending| &mut pending.operation)
+            self.operations.get_mut(&id).map(|pending| &mut pending.operation)
         else {
             return;
         };
         exchanging.outstanding = exchanging.outstanding.saturating_sub(1);
         if exchanging.outstanding == 0 {
-            self.after(t, self.horizon(), Then::Exchanged(ask));
+            self.after(t, self.horizon(), Then::Exchanged(id));
         }
     }
 
     /// A page is done, and durable on both sides.
-    pub(super) fn step_exchanged(&mut self, t: &mut Turn<'_>, ask: Ask) {
+    pub(super) fn step_exchanged(&mut self, t: &mut Turn<'_>, id: OpId) {
         let Some(Operation::Exchange(exchanging)) =
-            self.operations.get(&ask).map(|pending| &pending.operation)
+            self.operations.get(&id).map(|pending| &pending.operation)
         else {
             return;
         };
         if !exchanging.at_end {
-            return self.send_page(t, ask);
+            return self.send_page(t, id);
         }
-        let Some(Operation::Exchange(done)) = self.finish(ask).map(|pending| pending.operation) else {
+        let Some(Operation::Exchange(done)) = self.finish(id).map(|pending| pending.operation) else {
             return;
         };
         self.end_count(&done);
         let walked = done.walks();
-        let Exchanging { shard, peer, region, known, marks, their_known, their_marks, records, .. } = *done;
-        self.send(t, peer, Frame::Settled { shard, known, marks });
+        let ExchangeOp { shard, peer, region, known, marks, their_known, their_marks, records, .. } = *done;
+        self.send(t, peer, Frame::Synced { shard, known, marks });
         if let Some(region) = region {
-            self.settle_abroad(region, shard, &their_marks);
+            self.record_region_synced(region, shard, &their_marks);
         } else {
-            self.settle(shard, &their_known, &their_marks);
-            let is_awaited = self.is_awaited(shard);
+            self.record_synced(shard, &their_known, &their_marks);
+            let must_be_filled = self.must_be_filled(shard);
             // One that has lost its disk vouches for nothing: what it had acknowledged before is not what it gave.
             let vouches = their_known.first().is_some_and(|(_, upto)| *upto > Stamp::ZERO);
             if vouches || planted(Mutant::LostDiskCounted) {
                 self.exchanges.sources.entry(shard).or_default().insert(peer);
             }
             self.report_filled(t, shard);
-            if is_awaited || walked {
+            if must_be_filled || walked {
                 self.begin_exchanges(t);
             }
         }
         if records > 0 {
-            t.out.notes.push(Note::Repaired { shard, with: peer, records });
+            t.out.events.push(MeshEvent::Repaired { shard, with: peer, records });
         }
     }
 
-    pub(super) fn step_settled(
+    pub(super) fn step_synced(
         &mut self,
         t: &mut Turn<'_>,
         from: NodeId,
         shard: Shard,
-        known: Known,
-        marks: Marks,
+        known: StampVector,
+        marks: Watermarks,
     ) {
         if !self.keeps(shard) {
             return;
         }
-        if let Some(region) = self.abroad.home(from) {
-            return self.after(t, self.horizon(), Then::SettledAbroad(region, shard, marks));
+        if let Some(region) = self.remote.region_of(from) {
+            return self.after(t, self.horizon(), Then::SyncedWithRegion(region, shard, marks));
         }
         self.shards.state(shard).told.insert(from, known.clone());
-        self.after(t, self.horizon(), Then::Settled(shard, known, marks));
+        self.after(t, self.horizon(), Then::Synced(shard, known, marks));
     }
 
-    pub(super) fn expire_exchange(&mut self, t: &mut Turn<'_>, exchanging: Exchanging) {
+    pub(super) fn expire_exchange(&mut self, t: &mut Turn<'_>, exchanging: ExchangeOp) {
         self.end_count(&exchanging);
-        let Exchanging { shard, peer, region, .. } = exchanging;
-        self.peers.silent(peer, t.now.at);
-        if region.is_none() && self.is_awaited(shard) {
+        let ExchangeOp { shard, peer, region, .. } = exchanging;
+        self.peers.mark_unanswered(peer, t.now.at);
+        if region.is_none() && self.must_be_filled(shard) {
             let soon = t.now.at.after(RETRY_AFTER);
             let mut plan = self.exchanges.plan.iter_mut();
             if let Some(plan) = plan.find(|plan| plan.shard == shard && plan.peer == peer) {
@@ -508,15 +516,15 @@ impl Mesh {
     }
 
     /// The node cannot take its part before it has what others have of this shard.
-    fn is_awaited(&self, shard: Shard) -> bool {
-        let lacks = self.is_newcomer(shard) || self.wakening.is_empty() || self.is_stale();
+    fn must_be_filled(&self, shard: Shard) -> bool {
+        let lacks = self.is_newcomer(shard) || self.readiness.is_wiped() || self.is_stale();
         lacks && !self.is_filled(shard)
     }
 
-    fn prolong(&mut self, t: &Turn<'_>, ask: Ask) {
-        if let Some(pending) = self.operations.get_mut(&ask) {
+    fn extend_deadline(&mut self, t: &Turn<'_>, id: OpId) {
+        if let Some(pending) = self.operations.get_mut(&id) {
             pending.deadline = t.now.at.after(self.params.timeout);
-            self.alarms.set(pending.deadline, ask);
+            self.timers.set(pending.deadline, id);
         }
     }
 
@@ -530,17 +538,17 @@ impl Mesh {
             all &= !route.read.contains(&self.me) || route.read == [self.me] || self.is_filled(shard);
         }
         if all {
-            self.wakening.caught_up();
+            self.readiness.caught_up();
         }
         if all && self.is_stale() {
-            t.out.reports.push(Report::CaughtUp);
+            t.out.reports.push(MoveReport::CaughtUp);
         }
     }
 
     fn report_filled(&mut self, t: &mut Turn<'_>, shard: Shard) {
         if self.is_newcomer(shard) && self.is_filled(shard) {
             let Shard { partition, copies } = shard;
-            t.out.reports.push(Report::Filled { partition, copies });
+            t.out.reports.push(MoveReport::Filled { partition, copies });
         }
     }
 

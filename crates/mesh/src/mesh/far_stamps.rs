@@ -4,10 +4,10 @@
 //! would count as deleted, for ever. Two nodes that say so are believed, and one where this node has nothing of its own yet and
 //! there is no second.
 
-use super::{Mesh, Note, Turn};
-use crate::frame::{Frame, Known};
+use super::{Mesh, MeshEvent, Turn};
+use crate::frame::{Frame, StampVector};
 use crate::hlc::Stamp;
-use crate::marks::Marks;
+use crate::watermarks::Watermarks;
 use base::NodeId;
 use base::mutant::{Mutant, planted};
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ impl Mesh {
     pub(super) fn without_far_stamps(&mut self, t: &mut Turn<'_>, from: NodeId, mut frame: Frame) -> Frame {
         let (known, marks) = match &mut frame {
             Frame::Compare { known, .. } => (Some(known), None),
-            Frame::Leaves { known, marks, .. } | Frame::Settled { known, marks, .. } => {
+            Frame::Leaves { known, marks, .. } | Frame::Synced { known, marks, .. } => {
                 (Some(known), Some(marks))
             }
             Frame::Page(page) => (None, Some(&mut page.marks)),
@@ -55,7 +55,7 @@ impl Mesh {
         known.into_iter().flatten().for_each(|(_, stamp)| *stamp = bound.min(*stamp));
         marks.into_iter().for_each(|marks| marks.retain(|_, stamp| stamp <= bound));
         if latest > bound {
-            t.out.notes.push(Note::FarStamp { from, stamp: latest });
+            t.out.events.push(MeshEvent::FarStamp { from, stamp: latest });
         }
         frame
     }
@@ -75,11 +75,11 @@ impl Mesh {
 
     /// Marks are computed without this node until it has caught up: only then may they be beyond its own clock.
     fn has_nothing_yet(&self) -> bool {
-        self.wakening.is_empty() || self.is_stale() || self.topology.is_moving()
+        self.readiness.is_wiped() || self.is_stale() || self.topology.is_moving()
     }
 }
 
-fn latest_in(known: Option<&Known>, marks: Option<&Marks>) -> Stamp {
+fn latest_in(known: Option<&StampVector>, marks: Option<&Watermarks>) -> Stamp {
     let known = known.into_iter().flatten().map(|(_, stamp)| *stamp);
     let marks = marks.into_iter().flat_map(|marks| marks.iter().map(|(_, stamp)| stamp));
     known.chain(marks).max().unwrap_or_default()

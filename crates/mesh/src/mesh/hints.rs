@@ -2,8 +2,8 @@
 //! since the node has the record itself; a stand-in's hint holds the record. Hints are replayed when the replica answers
 //! again and removed when it has the record. Beyond a bound no hints are written; anti-entropy repairs the rest.
 
-use super::{Mesh, Note, Operation, Then, Turn};
-use crate::frame::{Ask, Frame, Outcome, Why};
+use super::{Mesh, MeshEvent, Operation, Then, Turn};
+use crate::frame::{Frame, OpId, StoreOutcome, StoreReason};
 use crate::key::Key;
 use crate::record::Record;
 use crate::rows;
@@ -21,7 +21,7 @@ const RESUME_AFTER: Duration = Duration::from_millis(500);
 
 /// A hint that is being replayed.
 #[derive(Debug)]
-pub(super) struct Hinting {
+pub(super) struct HintOp {
     target: NodeId,
     key: Key,
     record: Bytes,
@@ -31,11 +31,11 @@ pub(super) struct Hinting {
 
 #[derive(Debug, Default)]
 pub(super) struct Hints {
-    targets: BTreeMap<NodeId, Target>,
+    targets: BTreeMap<NodeId, HintTarget>,
 }
 
 #[derive(Debug, Default)]
-struct Target {
+struct HintTarget {
     /// There may be rows.
     waiting: bool,
     added: usize,
@@ -53,7 +53,11 @@ impl Hints {
     /// After a start there may be hints for any node.
     pub fn of(topology: &Topology, me: NodeId) -> Hints {
         let others = topology.members().iter().map(|member| member.node).filter(|node| *node != me);
-        Hints { targets: others.map(|node| (node, Target { waiting: true, ..Target::default() })).collect() }
+        Hints {
+            targets: others
+                .map(|node| (node, HintTarget { waiting: true, ..HintTarget::default() }))
+                .collect(),
+        }
     }
 }
 
@@ -69,15 +73,15 @@ impl Mesh {
         if self.overlay.get(t.rows, &row).0.is_none() {
             self.put_row(row, Some(Bytes::new()));
         }
-        t.out.notes.push(Note::Hinted(target));
+        t.out.events.push(MeshEvent::Hinted(target));
     }
 
     /// Keeps a record for a replica that is down, on behalf of a client that likes it so.
-    pub(super) fn step_keep(
+    pub(super) fn step_keep_hint(
         &mut self,
         t: &mut Turn<'_>,
         from: NodeId,
-        ask: Ask,
+        id: OpId,
         target: NodeId,
         key: Key,
         record: Bytes,
@@ -85,10 +89,10 @@ impl Mesh {
         let added = self.hints.targets.entry(target).or_default().added;
         let bytes = record.len();
         let Some(record) = Record::decode(record).filter(|_| self.topology.member(target).is_some()) else {
-            return self.send(t, from, Frame::Declined { ask });
+            return self.send(t, from, Frame::Declined { id });
         };
         if added >= MESH_HINTS_MAX || !self.may_keep(t, bytes) {
-            return self.send(t, from, Frame::NoRoom { ask });
+            return self.send(t, from, Frame::NoSpace { id });
         }
         let hints = self.hints.targets.entry(target).or_default();
         hints.added += 1;
@@ -98,12 +102,12 @@ impl Mesh {
         let (joined, _) = self.join(t, &key, before.into_iter().chain([record]));
         self.put_row(row, joined.map(|record| record.encode()));
         let seq = self.next_seq();
-        self.after(t, seq, Then::Send(from, Frame::Stored { ask, outcome: Outcome::Held }));
+        self.after(t, seq, Then::Send(from, Frame::Stored { id, outcome: StoreOutcome::Applied }));
     }
 
     /// Replays to replicas that answer again.
     pub(super) fn step_hints(&mut self, t: &mut Turn<'_>) {
-        let ready = |(node, target): (&NodeId, &Target)| {
+        let ready = |(node, target): (&NodeId, &HintTarget)| {
             let due = target.waiting && target.in_flight == 0 && target.resume_at <= t.now.at;
             (due && !self.peers.is_down(*node)).then_some(*node)
         };
@@ -133,40 +137,40 @@ impl Mesh {
             };
             self.hints.targets.entry(target).or_default().in_flight += 1;
             let deadline = t.now.at.after(self.params.timeout);
-            let hinting = Hinting { target, key: key.clone(), record: record.clone(), kept };
-            let ask = self.begin(t, Operation::Hint(hinting), deadline);
-            let store = Frame::Store { ask, key, record, why: Why::Repair };
+            let hint_op = HintOp { target, key: key.clone(), record: record.clone(), kept };
+            let id = self.begin(t, Operation::Hint(hint_op), deadline);
+            let store = Frame::Store { id, key, record, reason: StoreReason::Repair };
             self.after(t, local.seq, Then::Send(target, store));
         }
     }
 
     /// What has changed meanwhile is replayed again.
-    pub(super) fn hint_stored(&mut self, t: &Turn<'_>, ask: Ask) {
-        let Some(Operation::Hint(hinting)) = self.finish(ask).map(|pending| pending.operation) else {
+    pub(super) fn hint_stored(&mut self, t: &Turn<'_>, id: OpId) {
+        let Some(Operation::Hint(hint_op)) = self.finish(id).map(|pending| pending.operation) else {
             return;
         };
-        let row = rows::hint(hinting.target, &hinting.key);
-        let same_hint = self.overlay.get(t.rows, &row).0.is_none_or(|kept| kept == hinting.kept);
-        let ours = self.load(t, &hinting.key).bytes.filter(|_| hinting.kept.is_empty());
-        if same_hint && ours.is_none_or(|record| record == hinting.record) {
+        let row = rows::hint(hint_op.target, &hint_op.key);
+        let same_hint = self.overlay.get(t.rows, &row).0.is_none_or(|kept| kept == hint_op.kept);
+        let ours = self.load(t, &hint_op.key).bytes.filter(|_| hint_op.kept.is_empty());
+        if same_hint && ours.is_none_or(|record| record == hint_op.record) {
             self.put_row(row, None);
         }
-        self.landed(hinting.target);
+        self.replay_done(hint_op.target);
     }
 
-    pub(super) fn expire_hint(&mut self, t: &mut Turn<'_>, hinting: Hinting) {
-        self.peers.silent(hinting.target, t.now.at);
-        self.landed(hinting.target);
+    pub(super) fn expire_hint(&mut self, t: &mut Turn<'_>, hint_op: HintOp) {
+        self.peers.mark_unanswered(hint_op.target, t.now.at);
+        self.replay_done(hint_op.target);
     }
 
     /// It is there, and cannot take it now.
-    pub(super) fn decline_hint(&mut self, t: &mut Turn<'_>, ask: Ask) {
-        if let Some(Operation::Hint(hinting)) = self.finish(ask).map(|pending| pending.operation) {
-            self.landed(hinting.target).resume_at = t.now.at.after(RESUME_AFTER);
+    pub(super) fn decline_hint(&mut self, t: &mut Turn<'_>, id: OpId) {
+        if let Some(Operation::Hint(hint_op)) = self.finish(id).map(|pending| pending.operation) {
+            self.replay_done(hint_op.target).resume_at = t.now.at.after(RESUME_AFTER);
         }
     }
 
-    fn landed(&mut self, target: NodeId) -> &mut Target {
+    fn replay_done(&mut self, target: NodeId) -> &mut HintTarget {
         let hints = self.hints.targets.entry(target).or_default();
         hints.in_flight = hints.in_flight.saturating_sub(1);
         hints

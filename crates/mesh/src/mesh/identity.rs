@@ -37,8 +37,8 @@ impl Identity {
 
 impl Mesh {
     /// Dots and the floor of the clock, durable before they are used.
-    pub(super) fn reserve(&mut self, t: &mut Turn<'_>) {
-        let Some(dots) = self.dots.wants() else { return };
+    pub(super) fn reserve_dots(&mut self, t: &mut Turn<'_>) {
+        let Some(dots) = self.dots.next_bound() else { return };
         self.write_identity(t, dots);
         if planted(Mutant::IdentityNotDurable) {
             self.dots.reserved(dots);

@@ -4,11 +4,11 @@
 
 use super::{Mesh, Operation, Turn};
 use crate::conflict::Conflict;
-use crate::frame::{Ask, Frame};
-use crate::request::{Listed, Reply};
+use crate::frame::{Frame, OpId};
+use crate::request::{ConflictPage, Reply};
 use crate::rows;
 use base::limits::MESH_PAGE_KEYS_MAX;
-use base::{Instant, NodeId, Token};
+use base::{Instant, NodeId, ReplyToken};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 const PAGE_BYTES_SOFT: usize = 1024 * 1024;
 
 #[derive(Debug)]
-pub(super) struct Listing {
-    token: Token,
+pub(super) struct ListOp {
+    token: ReplyToken,
     limit: usize,
     /// Nodes that were not heard yet.
     awaited: Vec<NodeId>,
@@ -29,7 +29,7 @@ pub(super) struct Listing {
 }
 
 /// What one node has: conflicts in their order, and whether it has more.
-pub(super) struct Page {
+pub(super) struct LocalConflicts {
     conflicts: Vec<Bytes>,
     more: bool,
 }
@@ -38,7 +38,7 @@ impl Mesh {
     pub(super) fn start_listing(
         &mut self,
         t: &mut Turn<'_>,
-        token: Token,
+        token: ReplyToken,
         after: Option<Bytes>,
         limit: usize,
         deadline: Instant,
@@ -50,12 +50,12 @@ impl Mesh {
             others.into_iter().partition(|node| self.peers.may_ask(*node, t.now.at));
         let page = self.conflict_page(t, after.as_ref(), limit);
         let asked = awaited.clone();
-        let listing = Listing { token, limit, awaited, missing, found: BTreeMap::new(), upto: None };
-        let ask = self.begin(t, Operation::List(Box::new(listing)), deadline);
+        let listing = ListOp { token, limit, awaited, missing, found: BTreeMap::new(), upto: None };
+        let id = self.begin(t, Operation::List(Box::new(listing)), deadline);
         for node in asked {
-            self.send(t, node, Frame::List { ask, after: after.clone(), limit: limit as u16 });
+            self.send(t, node, Frame::List { id, after: after.clone(), limit: limit as u16 });
         }
-        self.step_listed(t, self.me, ask, page.conflicts, page.more);
+        self.step_listed(t, self.me, id, page.conflicts, page.more);
     }
 
     /// Whether the node serves or not: what it has noticed, it has noticed.
@@ -63,15 +63,15 @@ impl Mesh {
         &mut self,
         t: &mut Turn<'_>,
         from: NodeId,
-        ask: Ask,
+        id: OpId,
         after: Option<&Bytes>,
         limit: u16,
     ) {
-        let Page { conflicts, more } = self.conflict_page(t, after, limit.into());
-        self.send(t, from, Frame::Listed { ask, conflicts, more });
+        let LocalConflicts { conflicts, more } = self.conflict_page(t, after, limit.into());
+        self.send(t, from, Frame::Listed { id, conflicts, more });
     }
 
-    fn conflict_page(&self, t: &Turn<'_>, after: Option<&Bytes>, limit: usize) -> Page {
+    fn conflict_page(&self, t: &Turn<'_>, after: Option<&Bytes>, limit: usize) -> LocalConflicts {
         let (first, end) = rows::conflict_range();
         let from = after.map_or(first.clone(), |after| Bytes::from([after.as_ref(), b"\0"].concat()));
         let (mut conflicts, mut bytes, mut more) = (Vec::new(), 0, false);
@@ -83,74 +83,74 @@ impl Mesh {
             }
             !more
         });
-        Page { conflicts, more }
+        LocalConflicts { conflicts, more }
     }
 
     pub(super) fn step_listed(
         &mut self,
         t: &mut Turn<'_>,
         from: NodeId,
-        ask: Ask,
+        id: OpId,
         conflicts: Vec<Bytes>,
         more: bool,
     ) {
         let me = self.me;
-        let Some(listing) = self.listing(ask) else { return };
+        let Some(listing) = self.list_op(id) else { return };
         if from != me && !listing.awaited.contains(&from) {
             return;
         }
         listing.awaited.retain(|node| *node != from);
         let found: Vec<Conflict> = conflicts.into_iter().filter_map(Conflict::decode).collect();
         if let Some(last) = found.last().filter(|_| more) {
-            let last = last.place();
+            let last = last.cursor();
             listing.upto = Some(listing.upto.take().map_or(last.clone(), |upto| upto.min(last)));
         }
         for conflict in found {
-            listing.found.entry(conflict.place()).or_insert(conflict);
+            listing.found.entry(conflict.cursor()).or_insert(conflict);
         }
-        self.settle_listing(t, ask);
+        self.try_finish_listing(t, id);
     }
 
     /// A node that has nothing to say is not heard.
-    pub(super) fn decline_listing(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
-        let Some(listing) = self.listing(ask) else { return };
+    pub(super) fn decline_listing(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId) {
+        let Some(listing) = self.list_op(id) else { return };
         if listing.awaited.contains(&from) {
             listing.awaited.retain(|node| *node != from);
             listing.missing.push(from);
-            self.settle_listing(t, ask);
+            self.try_finish_listing(t, id);
         }
     }
 
-    fn listing(&mut self, ask: Ask) -> Option<&mut Listing> {
-        match self.operations.get_mut(&ask).map(|pending| &mut pending.operation) {
+    fn list_op(&mut self, id: OpId) -> Option<&mut ListOp> {
+        match self.operations.get_mut(&id).map(|pending| &mut pending.operation) {
             Some(Operation::List(listing)) => Some(listing),
             _ => None,
         }
     }
 
-    fn settle_listing(&mut self, t: &mut Turn<'_>, ask: Ask) {
-        if self.listing(ask).is_some_and(|listing| listing.awaited.is_empty())
-            && let Some(Operation::List(listing)) = self.finish(ask).map(|pending| pending.operation)
+    fn try_finish_listing(&mut self, t: &mut Turn<'_>, id: OpId) {
+        if self.list_op(id).is_some_and(|listing| listing.awaited.is_empty())
+            && let Some(Operation::List(listing)) = self.finish(id).map(|pending| pending.operation)
         {
             answer(t, *listing);
         }
     }
 
-    pub(super) fn expire_listing(&mut self, t: &mut Turn<'_>, mut listing: Listing) {
-        listing.awaited.iter().for_each(|node| self.peers.silent(*node, t.now.at));
+    pub(super) fn expire_listing(&mut self, t: &mut Turn<'_>, mut listing: ListOp) {
+        listing.awaited.iter().for_each(|node| self.peers.mark_unanswered(*node, t.now.at));
         listing.missing.append(&mut listing.awaited);
         answer(t, listing);
     }
 }
 
 /// Behind the frontier a node may have more, so the page ends there.
-fn answer(t: &mut Turn<'_>, listing: Listing) {
-    let Listing { token, limit, mut missing, found, upto, .. } = listing;
+fn answer(t: &mut Turn<'_>, listing: ListOp) {
+    let ListOp { token, limit, mut missing, found, upto, .. } = listing;
     missing.sort_unstable();
-    let early = |place: &Bytes| upto.as_ref().is_none_or(|upto| place <= upto);
-    let n_early = found.keys().filter(|place| early(place)).count();
+    let early = |cursor: &Bytes| upto.as_ref().is_none_or(|upto| cursor <= upto);
+    let n_early = found.keys().filter(|cursor| early(cursor)).count();
     let is_whole = upto.is_none() && n_early <= limit;
     let conflicts: Vec<Conflict> = found.into_values().take(n_early.min(limit)).collect();
-    let next = conflicts.last().map(Conflict::place).filter(|_| !is_whole);
-    t.out.replies.push((token, Reply::Listed(Box::new(Listed { conflicts, next, missing }))));
+    let next = conflicts.last().map(Conflict::cursor).filter(|_| !is_whole);
+    t.out.replies.push((token, Reply::Listed(Box::new(ConflictPage { conflicts, next, missing }))));
 }

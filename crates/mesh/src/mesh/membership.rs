@@ -6,12 +6,12 @@
 use super::hints::Hints;
 use super::witness::is_far_behind;
 use super::writes::Route;
-use super::{Mesh, Note, Then, Turn};
+use super::{Mesh, MeshEvent, Then, Turn};
 use crate::frame::{Frame, Shard};
-use crate::moves::{Report, majority};
+use crate::moves::{MoveReport, majority};
 use crate::ring::Partition;
 use crate::rows;
-use crate::topology::{Phase, Topology};
+use crate::topology::{MovePhase, Topology};
 use base::mutant::{Mutant, planted};
 use base::{Instant, NodeId};
 use bytes::Bytes;
@@ -22,12 +22,12 @@ use std::time::Duration;
 const HELLO_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Default)]
-pub(super) struct Wakening {
+pub(super) struct Readiness {
     /// It is not known yet which incarnation of the node the others count on.
-    guest: bool,
-    awake: bool,
-    /// Has lost its disk and not got everything back yet.
-    empty: bool,
+    unenrolled: bool,
+    is_ready: bool,
+    /// Has lost its disk and not finish_session_read everything back yet.
+    wiped: bool,
     heard: BTreeSet<NodeId>,
     hello_at: Instant,
 }
@@ -37,7 +37,7 @@ pub(super) struct Wakening {
 pub(super) struct Routes {
     /// For each number of copies in use, by partition.
     by_copies: Vec<(u8, Vec<Arc<Route>>)>,
-    nobody: Arc<Route>,
+    no_replicas: Arc<Route>,
 }
 
 impl Routes {
@@ -47,41 +47,41 @@ impl Routes {
             let now = placement.now.of(partition, copies.into());
             let next = placement.next.of(partition, copies.into());
             let (read, also) = match topology.phase(partition) {
-                Phase::Still => (now, now),
-                Phase::Pending => (now, next),
-                Phase::Switched => (next, now),
-                Phase::Moved => (next, next),
+                MovePhase::Still => (now, now),
+                MovePhase::Pending => (now, next),
+                MovePhase::Switched => (next, now),
+                MovePhase::Moved => (next, next),
             };
             let differs = !read.iter().all(|node| also.contains(node)) || read.len() != also.len();
             Arc::new(Route { read: read.to_vec(), also: if differs { also.to_vec() } else { Vec::new() } })
         };
         let routes = |copies| Partition::all().map(|partition| route(partition, copies)).collect();
         let by_copies = topology.copies_in_use().into_iter().map(|copies| (copies, routes(copies)));
-        Routes { by_copies: by_copies.collect(), nobody: Arc::default() }
+        Routes { by_copies: by_copies.collect(), no_replicas: Arc::default() }
     }
 
     /// Empty for a number of copies that no namespace has.
     pub fn of_shard(&self, partition: Partition, copies: u8) -> &Arc<Route> {
         let mut found = self.by_copies.iter().filter(|(other, _)| *other == copies);
-        found.next().map_or(&self.nobody, |(_, routes)| &routes[partition.idx()])
+        found.next().map_or(&self.no_replicas, |(_, routes)| &routes[partition.idx()])
     }
 }
 
-impl Wakening {
-    pub fn new(guest: bool, empty: bool) -> Wakening {
-        Wakening { guest, empty, ..Wakening::default() }
+impl Readiness {
+    pub fn new(unenrolled: bool, wiped: bool) -> Readiness {
+        Readiness { unenrolled, wiped, ..Readiness::default() }
     }
 
-    pub fn is_guest(&self) -> bool {
-        self.guest
+    pub fn is_unenrolled(&self) -> bool {
+        self.unenrolled
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.empty
+    pub fn is_wiped(&self) -> bool {
+        self.wiped
     }
 
     pub fn caught_up(&mut self) {
-        self.empty = false;
+        self.wiped = false;
     }
 }
 
@@ -97,30 +97,30 @@ impl Mesh {
     /// Is in the new list of a shard that has not moved yet, and not in the old one.
     pub(super) fn is_newcomer(&self, shard: Shard) -> bool {
         let route = self.route(shard.partition, shard.copies);
-        let pending = self.topology.phase(shard.partition) == Phase::Pending;
+        let pending = self.topology.phase(shard.partition) == MovePhase::Pending;
         pending && !route.read.contains(&self.me) && route.also.contains(&self.me)
     }
 
     /// Gives dots and answers readers.
     pub fn is_serving(&self) -> bool {
-        self.wakening.awake && !self.wakening.guest && !self.wakening.empty && !self.is_stale()
+        self.readiness.is_ready && !self.readiness.unenrolled && !self.readiness.wiped && !self.is_stale()
     }
 
     pub(super) fn is_stale(&self) -> bool {
         self.topology.member(self.me).is_some_and(|member| member.stale)
     }
 
-    pub(super) fn step_waking(&mut self, t: &mut Turn<'_>) {
-        if self.wakening.awake {
+    pub(super) fn step_startup(&mut self, t: &mut Turn<'_>) {
+        if self.readiness.is_ready {
             return;
         }
-        if self.has_heard_enough() {
-            self.wakening.awake = true;
-            t.out.notes.push(Note::Awake);
+        if self.has_heard_majorities() {
+            self.readiness.is_ready = true;
+            t.out.events.push(MeshEvent::Ready);
             return self.report_epoch(t);
         }
-        if t.now.at >= self.wakening.hello_at {
-            self.wakening.hello_at = t.now.at.after(HELLO_INTERVAL);
+        if t.now.at >= self.readiness.hello_at {
+            self.readiness.hello_at = t.now.at.after(HELLO_INTERVAL);
             let nodes = self.topology.members().iter().map(|member| member.node);
             let others: Vec<NodeId> = nodes.filter(|node| *node != self.me).collect();
             for node in others {
@@ -129,8 +129,8 @@ impl Mesh {
         }
     }
 
-    fn has_heard_enough(&self) -> bool {
-        let heard = |node: &&NodeId| **node == self.me || self.wakening.heard.contains(node);
+    fn has_heard_majorities(&self) -> bool {
+        let heard = |node: &&NodeId| **node == self.me || self.readiness.heard.contains(node);
         self.topology.copies_in_use().into_iter().all(|copies| {
             Partition::all().all(|partition| {
                 let route = self.route(partition, copies);
@@ -141,12 +141,12 @@ impl Mesh {
     }
 
     pub(super) fn step_welcome(&mut self, t: &mut Turn<'_>, from: NodeId) {
-        self.wakening.heard.insert(from);
-        self.step_waking(t);
+        self.readiness.heard.insert(from);
+        self.step_startup(t);
     }
 
     /// What another node says to follow. What the cluster has agreed on comes by `step_topology`.
-    pub(super) fn step_told_topology(&mut self, t: &mut Turn<'_>, from: NodeId, topology: Topology) {
+    pub(super) fn step_peer_topology(&mut self, t: &mut Turn<'_>, from: NodeId, topology: Topology) {
         let is_news = topology.epoch > self.topology.epoch && topology.region == self.topology.region;
         if is_news && self.witnesses.confirm(from, &topology, Some(&self.topology)) {
             self.step_topology(t, topology);
@@ -160,15 +160,15 @@ impl Mesh {
         if !is_news || topology.region != self.topology.region {
             return;
         }
-        if self.wakening.guest {
-            return self.follow_as_guest(t, topology);
+        if self.readiness.unenrolled {
+            return self.follow_unenrolled(t, topology);
         }
         let begins = topology.is_moving() && topology.began != self.topology.began;
         let kept: Vec<Shard> = self.all_shards().filter(|shard| self.keeps(*shard)).collect();
         let was_stale = self.is_stale();
         self.put_row(Bytes::from_static(rows::TOPOLOGY), Some(topology.encode()));
         self.topology = topology;
-        self.abroad.not_here(&self.topology);
+        self.remote.remove_local(&self.topology);
         self.routes = Routes::of(&self.topology);
         if begins {
             // What is left of an earlier time must not pass for what the move brings.
@@ -190,15 +190,15 @@ impl Mesh {
 
     /// Others rely on it that a node which reports an epoch never again follows an older one, crash or not.
     pub(super) fn report_epoch(&mut self, t: &mut Turn<'_>) {
-        let report = Report::At(self.topology.epoch);
+        let report = MoveReport::At(self.topology.epoch);
         if planted(Mutant::TopologyNotDurable) {
             return t.out.reports.push(report);
         }
-        self.after(t, self.horizon(), Then::Report(report));
+        self.after(t, self.horizon(), Then::MoveReport(report));
     }
 
     /// It has nothing to keep, to compare or to report.
-    fn follow_as_guest(&mut self, t: &mut Turn<'_>, topology: Topology) {
+    fn follow_unenrolled(&mut self, t: &mut Turn<'_>, topology: Topology) {
         self.topology = topology;
         self.routes = Routes::of(&self.topology);
         self.reroute_reads(t);
@@ -207,10 +207,10 @@ impl Mesh {
 
     /// The node starts with the topology that it followed while it was not enrolled.
     pub(super) fn step_enrolled(&mut self, wiped: bool) {
-        if self.wakening.guest {
-            self.wakening = Wakening::new(false, wiped);
+        if self.readiness.unenrolled {
+            self.readiness = Readiness::new(false, wiped);
             self.hints = Hints::of(&self.topology, self.me);
-            self.handed = Some(self.topology.clone());
+            self.agreed_topology = Some(self.topology.clone());
         }
     }
 

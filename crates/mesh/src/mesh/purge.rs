@@ -4,14 +4,14 @@
 //! here was deleted everywhere, even if some node still sends it. See docs/adr/0022 and 0019.
 
 use super::replica::due;
-use super::{Mesh, Note, Turn};
+use super::{Mesh, MeshEvent, Turn};
 use crate::actor::{Actor, RegionId};
-use crate::frame::{Known, Shard};
+use crate::frame::{Shard, StampVector};
 use crate::hlc::Stamp;
 use crate::key::Key;
-use crate::marks::Marks;
 use crate::ring::Partition;
 use crate::rows;
+use crate::watermarks::Watermarks;
 use base::NodeId;
 use base::mutant::{Mutant, planted};
 use bytes::Bytes;
@@ -25,24 +25,24 @@ const CONFLICTS_KEEP: Duration = Duration::from_secs(7 * 86_400);
 const ROWS_PER_LOOK: usize = 100;
 
 /// Stands for everything that a region wrote among what a replica knows.
-fn whole(region: RegionId) -> Actor {
+fn region_actor(region: RegionId) -> Actor {
     Actor { region, node: NodeId(0), incarnation: 0 }
 }
 
 impl Mesh {
     /// What a peer vouched for holds here as well, durably.
-    pub(super) fn settle(&mut self, shard: Shard, known: &Known, marks: &Marks) {
+    pub(super) fn record_synced(&mut self, shard: Shard, known: &StampVector, marks: &Watermarks) {
         self.learn(shard, known.iter().copied());
         self.raise_marks(shard, marks.iter());
         self.update_marks(shard);
     }
 
     /// What another region's replica had is here as well, durably: everything that its marks vouch for.
-    pub(super) fn settle_abroad(&mut self, region: RegionId, shard: Shard, marks: &Marks) {
+    pub(super) fn record_region_synced(&mut self, region: RegionId, shard: Shard, marks: &Watermarks) {
         let here = self.params.actor.region;
         let told = marks.iter().filter(|(region, _)| *region != here);
-        self.learn(shard, told.map(|(region, stamp)| (whole(region), stamp)));
-        self.shards.state(shard).abroad.entry(region).or_default().join(marks);
+        self.learn(shard, told.map(|(region, stamp)| (region_actor(region), stamp)));
+        self.shards.state(shard).region_marks.entry(region).or_default().join(marks);
         self.update_marks(shard);
         self.close_gap(region);
     }
@@ -61,7 +61,7 @@ impl Mesh {
         let mut changed = false;
         for (region, stamp) in marks {
             if region == here {
-                self.clock.pass(stamp);
+                self.clock.advance_to(stamp);
             }
             changed |= self.shards.state(shard).marks.raise(region, stamp);
         }
@@ -90,12 +90,13 @@ impl Mesh {
         let Some(said) = list.iter().map(said).collect::<Option<Vec<_>>>() else { return };
         // What all replicas vouch for about each actor, each in its present incarnation.
         let word = |actor: Actor| {
-            let word = |known: &&Known| known.iter().find(|(other, _)| *other == actor).map(|entry| entry.1);
+            let word =
+                |known: &&StampVector| known.iter().find(|(other, _)| *other == actor).map(|entry| entry.1);
             said.iter().map(|known| word(known).unwrap_or_default()).min().unwrap_or_default()
         };
         let actors = said.iter().filter_map(|known| known.first()).map(|(actor, _)| *actor);
         let ours = actors.map(word).min().unwrap_or_default();
-        let others = self.abroad.regions().map(|region| (region, word(whole(region))));
+        let others = self.remote.regions().map(|region| (region, word(region_actor(region))));
         let marks: Vec<(RegionId, Stamp)> = others.chain([(here, ours)]).collect();
         self.raise_marks(shard, marks.into_iter());
     }
@@ -103,13 +104,13 @@ impl Mesh {
     /// Up to here everything that anybody wrote is on every replica of every region: it may be forgotten.
     fn forgettable(&self, shard: Shard) -> Stamp {
         let here = self.params.actor.region;
-        let regions = || self.abroad.regions().chain([here]);
+        let regions = || self.remote.regions().chain([here]);
         let mine = self.shards.marks(shard).least(regions());
         if planted(Mutant::PurgedBeforeAbroad) {
             return self.shards.marks(shard).of(here);
         }
-        let theirs = self.abroad.regions().map(|region| {
-            let marks = self.shards.marks_abroad(shard, region);
+        let theirs = self.remote.regions().map(|region| {
+            let marks = self.shards.marks_of_region(shard, region);
             marks.map_or(Stamp::ZERO, |marks| marks.least(regions()))
         });
         theirs.fold(mine, Stamp::min).min(self.purge_bound)
@@ -128,7 +129,7 @@ impl Mesh {
             }
         }
         if removed > 0 {
-            t.out.notes.push(Note::Purged(removed));
+            t.out.events.push(MeshEvent::Purged(removed));
         }
     }
 

@@ -2,16 +2,16 @@
 //! where the shortest reply ends. As with scans, the reply counts partitions of which too few replicas answered. A record
 //! that is written between two pages may appear again under its new cursor.
 
-use super::scans::{Heard, Scanning, covered};
+use super::scans::{ScanAnswer, ScanOp, covered};
 use super::{Mesh, Operation, Then, Turn};
-use crate::frame::{Ask, Frame};
-use crate::index::{self, Walk};
+use crate::frame::{Frame, OpId};
+use crate::index::{self, IndexScan};
 use crate::key::Key;
 use crate::query::Query;
 use crate::record::Record;
-use crate::request::{Reply, Scan, Scanned};
+use crate::request::{Reply, Scan, ScanPage};
 use base::limits::MESH_PAGE_KEYS_MAX;
-use base::{Code, Instant, NodeId, Token};
+use base::{Code, Instant, NodeId, ReplyToken};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -20,71 +20,83 @@ const ROWS_MAX: usize = 4_096;
 const PAGE_BYTES_SOFT: usize = 1024 * 1024;
 
 impl Mesh {
-    pub(super) fn start_query(&mut self, t: &mut Turn<'_>, token: Token, query: Query, deadline: Instant) {
-        if self.topology.copies(query.space).is_none() {
+    pub(super) fn start_query(
+        &mut self,
+        t: &mut Turn<'_>,
+        token: ReplyToken,
+        query: Query,
+        deadline: Instant,
+    ) {
+        if self.topology.copies(query.namespace_id).is_none() {
             return t.out.replies.push((token, Reply::Refused(Code::UnknownSpace)));
         }
         let limit = query.limit.clamp(1, MESH_PAGE_KEYS_MAX as u16);
         let query = Query { limit, ..query };
-        let scan = Scan { space: query.space, start: Bytes::new(), end: None, limit: limit.into(), r: None };
+        let scan = Scan {
+            namespace_id: query.namespace_id,
+            start: Bytes::new(),
+            end: None,
+            limit: limit.into(),
+            r: None,
+        };
         let nodes = self.topology.members().iter().map(|member| member.node);
         let asked: Vec<NodeId> = { nodes }.filter(|node| self.peers.may_ask(*node, t.now.at)).collect();
-        let scanning = Scanning { token, scan, query: Some(query.clone()), asked, heard: Vec::new() };
+        let scanning = ScanOp { token, scan, query: Some(query.clone()), asked, heard: Vec::new() };
         let others: Vec<NodeId> = scanning.asked.iter().copied().filter(|node| *node != self.me).collect();
-        let ask = self.begin(t, Operation::Scan(Box::new(scanning)), deadline);
+        let id = self.begin(t, Operation::Scan(Box::new(scanning)), deadline);
         for node in others {
-            self.send(t, node, Frame::Select { ask, query: Box::new(query.clone()) });
+            self.send(t, node, Frame::Select { id, query: Box::new(query.clone()) });
         }
         if self.is_serving() {
             let (records, upto) = self.select(t, &query);
-            self.step_collected(t, self.me, ask, records, upto);
+            self.step_collected(t, self.me, id, records, upto);
         } else {
-            self.decline_scan(t, self.me, ask);
+            self.decline_scan(t, self.me, id);
         }
     }
 
-    pub(super) fn step_select(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, query: &Query) {
+    pub(super) fn step_select(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId, query: &Query) {
         if !self.is_serving() {
-            return self.send(t, from, Frame::Declined { ask });
+            return self.send(t, from, Frame::Declined { id });
         }
         let (records, upto) = self.select(t, query);
         let seq = self.horizon();
-        self.after(t, seq, Then::Send(from, Frame::Collected { ask, records, upto }));
+        self.after(t, seq, Then::Send(from, Frame::Collected { id, records, upto }));
     }
 
     /// What this node has of its own partitions, and the place up to which nothing is missing; none at the end.
     fn select(&self, t: &Turn<'_>, query: &Query) -> (Vec<(Key, Bytes)>, Option<Bytes>) {
-        let walk = Walk::of(query);
-        let Some(copies) = self.topology.copies(query.space) else { return (Vec::new(), None) };
+        let scan_range = IndexScan::of(query);
+        let Some(copies) = self.topology.copies(query.namespace_id) else { return (Vec::new(), None) };
         let mine = |key: &Key| self.route(key.partition(), copies).read.contains(&self.me);
         let (mut found, mut upto, mut bytes, mut n) = (Vec::new(), None, 0, 0);
-        self.overlay.scan(t.rows, &walk.from, &walk.to, &mut |row, _| {
-            let Some((place, key)) = walk.read(row) else { return true };
+        self.overlay.scan(t.rows, &scan_range.from, &scan_range.to, &mut |row, _| {
+            let Some((cursor, key)) = scan_range.read(row) else { return true };
             n += 1;
             let local = self.load(t, &key);
-            let suits = |record: &Record| index::suits(query, &key, record);
+            let matches_query = |record: &Record| index::matches(query, &key, record);
             if let (Some(record), true) =
-                (local.bytes, local.record.as_ref().is_some_and(suits) && mine(&key))
+                (local.bytes, local.record.as_ref().is_some_and(matches_query) && mine(&key))
             {
                 bytes += record.len();
                 found.push((key, record));
             }
             let full = found.len() >= query.limit.into() || n >= ROWS_MAX || bytes > PAGE_BYTES_SOFT;
-            upto = full.then_some(place);
+            upto = full.then_some(cursor);
             !full
         });
         (found, upto)
     }
 
-    pub(super) fn answer_query(&mut self, t: &mut Turn<'_>, scanning: Scanning, query: &Query) {
-        let Scanning { token, scan, heard, .. } = scanning;
-        let walk = Walk::of(query);
-        let lists = self.lists(scan.space);
+    pub(super) fn answer_query(&mut self, t: &mut Turn<'_>, scanning: ScanOp, query: &Query) {
+        let ScanOp { token, scan, heard, .. } = scanning;
+        let scan_range = IndexScan::of(query);
+        let lists = self.lists(scan.namespace_id);
         let n_missing = lists.iter().filter(|route| !covered(route, &scan, &heard)).count() as u16;
         // The page ends where the first of those who were heard has more to say.
         let frontier = heard.iter().filter_map(|heard| heard.upto.clone()).min();
         let mut versions: BTreeMap<Key, Vec<Record>> = BTreeMap::new();
-        for Heard { from, records, .. } in heard {
+        for ScanAnswer { from, records, .. } in heard {
             for (key, record) in records {
                 if lists[key.partition().idx()].read.contains(&from) {
                     versions.entry(key).or_default().push(record);
@@ -94,19 +106,20 @@ impl Mesh {
         let mut page: BTreeMap<Bytes, (Key, Record)> = BTreeMap::new();
         for (key, records) in versions {
             let joined = super::writes::join(records.into_iter());
-            let suits = |record: &Record| index::suits(query, &key, record) && record.is_live(t.now.wall_ms);
-            if let Some(record) = joined.filter(suits) {
-                page.insert(walk.place(&key, &record), (key, record));
+            let matches_query =
+                |record: &Record| index::matches(query, &key, record) && record.is_live(t.now.wall_ms);
+            if let Some(record) = joined.filter(matches_query) {
+                page.insert(scan_range.cursor_of(&key, &record), (key, record));
             }
         }
-        let mut scanned = Scanned { n_missing, next: frontier.clone(), ..Scanned::default() };
-        for (place, (key, record)) in page {
-            if frontier.as_ref().is_some_and(|frontier| place > *frontier) {
+        let mut scanned = ScanPage { n_missing, next: frontier.clone(), ..ScanPage::default() };
+        for (cursor, (key, record)) in page {
+            if frontier.as_ref().is_some_and(|frontier| cursor > *frontier) {
                 break;
             }
             scanned.records.push((key, *self.show(t, Box::new(record))));
             if scanned.records.len() == scan.limit {
-                scanned.next = Some(place);
+                scanned.next = Some(cursor);
                 break;
             }
         }

@@ -6,14 +6,14 @@
 
 use super::writes::Route;
 use super::{Client, Mesh, Operation, Pending, Then, Turn};
-use crate::frame::{Ask, Frame, Why};
+use crate::frame::{Frame, OpId, StoreReason};
 use crate::key::Key;
-use crate::marks::Marks;
 use crate::moves::majority;
 use crate::overlay::Seq;
 use crate::record::Record;
 use crate::request::{Missing, Reply};
-use crate::topology::Phase;
+use crate::topology::MovePhase;
+use crate::watermarks::Watermarks;
 use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId};
 use bytes::Bytes;
@@ -28,7 +28,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const GIVE_UP_AFTER: Duration = Duration::from_millis(30);
 
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct ReadOp {
     client: Client,
     key: Key,
     /// How many the client wants to be heard.
@@ -43,7 +43,7 @@ pub(super) struct Reading {
     /// Replicas that declined, and may answer later.
     declined: Vec<NodeId>,
     asked: Vec<NodeId>,
-    heard: Vec<Heard>,
+    heard: Vec<ReadAnswer>,
     /// What all of them together have, once enough were heard.
     merged: Option<Option<Box<Record>>>,
     /// The replicas that have it.
@@ -55,13 +55,13 @@ pub(super) struct Reading {
 }
 
 #[derive(Debug)]
-struct Heard {
+struct ReadAnswer {
     from: NodeId,
     record: Option<Record>,
-    marks: Marks,
+    marks: Watermarks,
 }
 
-impl Reading {
+impl ReadOp {
     /// All replicas of the key.
     fn everyone(&self) -> Vec<NodeId> {
         self.asked.iter().chain(&self.rest).chain(&self.declined).copied().collect()
@@ -82,8 +82,8 @@ impl Reading {
     fn is_unanimous(&self) -> bool {
         let Some((first, others)) = self.heard.split_first() else { return false };
         let Some(record) = &first.record else { return false };
-        let same = |heard: &Heard| heard.record.as_ref() == Some(record);
-        let gone = |heard: &Heard| heard.marks.cover(record);
+        let same = |heard: &ReadAnswer| heard.record.as_ref() == Some(record);
+        let gone = |heard: &ReadAnswer| heard.marks.cover(record);
         self.is_heard() && others.iter().all(same) && !self.heard.iter().any(gone)
     }
 }
@@ -97,7 +97,7 @@ impl Mesh {
         r: Option<u8>,
         deadline: Instant,
     ) {
-        let Some(copies) = self.topology.copies(key.space()) else {
+        let Some(copies) = self.topology.copies(key.namespace_id()) else {
             return self.reply(t, client, Reply::Refused(Code::UnknownSpace));
         };
         let route = self.route(key.partition(), copies).clone();
@@ -105,7 +105,7 @@ impl Mesh {
         if needed == 0 || needed > route.read.len() {
             return self.reply(t, client, Reply::Refused(Code::BadQuorum));
         }
-        let is_pending = self.topology.phase(key.partition()) == Phase::Pending;
+        let is_pending = self.topology.phase(key.partition()) == MovePhase::Pending;
         let counts_next = is_pending
             && !route.also.is_empty()
             && needed >= majority(route.read.len())
@@ -122,7 +122,7 @@ impl Mesh {
         // This node itself is the quickest of all.
         list.sort_by_key(|node| *node != self.me);
         list.reverse();
-        let reading = Reading {
+        let reading = ReadOp {
             client,
             key,
             r,
@@ -138,122 +138,122 @@ impl Mesh {
             behind: Vec::new(),
             sides: Vec::new(),
         };
-        let ask = self.begin(t, Operation::Read(Box::new(reading)), deadline);
-        self.ask_more(t, ask, asked_first);
+        let id = self.begin(t, Operation::Read(Box::new(reading)), deadline);
+        self.ask_more(t, id, asked_first);
     }
 
-    fn reading(&mut self, ask: Ask) -> Option<&mut Reading> {
-        match self.operations.get_mut(&ask).map(|pending| &mut pending.operation) {
+    fn read_op(&mut self, id: OpId) -> Option<&mut ReadOp> {
+        match self.operations.get_mut(&id).map(|pending| &mut pending.operation) {
             Some(Operation::Read(reading)) => Some(reading),
             _ => None,
         }
     }
 
     /// Asks up to `n` more replicas that are not down, or any when there are no others, and sets the alarm after which the others are asked too.
-    fn ask_more(&mut self, t: &mut Turn<'_>, ask: Ask, n: usize) {
+    fn ask_more(&mut self, t: &mut Turn<'_>, id: OpId, n: usize) {
         let mut asked = Vec::new();
         for _ in 0..n {
-            let Some(reading) = self.reading(ask) else { return };
+            let Some(reading) = self.read_op(id) else { return };
             let Some(node) = reading.rest.pop() else { break };
             let key = reading.key.clone();
             reading.asked.push(node);
             if node == self.me {
-                self.fetch_here(t, ask);
+                self.fetch_here(t, id);
             } else {
                 asked.push(node);
-                self.send(t, node, Frame::Fetch { ask, key });
+                self.send(t, node, Frame::Fetch { id, key });
             }
         }
         if !asked.is_empty() {
-            self.alarms.set(t.now.at.after(self.peers.patience(&asked)), ask);
+            self.timers.set(t.now.at.after(self.peers.hedge_delay(&asked)), id);
         }
     }
 
     /// What this node has, once it is durable.
-    pub(super) fn fetch_here(&mut self, t: &mut Turn<'_>, ask: Ask) {
-        let Some(key) = self.reading(ask).map(|reading| reading.key.clone()) else { return };
+    pub(super) fn fetch_here(&mut self, t: &mut Turn<'_>, id: OpId) {
+        let Some(key) = self.read_op(id).map(|reading| reading.key.clone()) else { return };
         let Some(shard) = self.shard_of(&key).filter(|_| self.is_serving()) else {
-            return self.decline_read(t, self.me, ask);
+            return self.decline_read(t, self.me, id);
         };
         let local = self.load(t, &key);
         if local.seq > self.durable {
-            return self.after(t, local.seq, Then::Show(ask));
+            return self.after(t, local.seq, Then::FetchLocal(id));
         }
-        let marks = if local.bytes.is_none() { self.shards.marks(shard) } else { Marks::default() };
-        self.read_fetched(t, self.me, ask, local.record, marks);
+        let marks = if local.bytes.is_none() { self.shards.marks(shard) } else { Watermarks::default() };
+        self.read_fetched(t, self.me, id, local.record, marks);
     }
 
     /// An answer is late: asks every replica that was not asked, or declined.
-    pub(super) fn hedge(&mut self, t: &mut Turn<'_>, ask: Ask) {
-        let Some(reading) = self.reading(ask).filter(|reading| reading.merged.is_none()) else { return };
+    pub(super) fn hedge(&mut self, t: &mut Turn<'_>, id: OpId) {
+        let Some(reading) = self.read_op(id).filter(|reading| reading.merged.is_none()) else { return };
         let again = std::mem::take(&mut reading.declined);
         reading.rest.splice(0..0, again);
         let n = reading.rest.len();
         let heard = |node: &NodeId| reading.heard.iter().any(|heard| heard.from == *node);
         let late: Vec<NodeId> = reading.asked.iter().copied().filter(|node| !heard(node)).collect();
-        late.into_iter().for_each(|node| self.peers.slow(node));
-        self.ask_more(t, ask, n);
-        self.give_up_read(t, ask);
+        late.into_iter().for_each(|node| self.peers.mark_slow(node));
+        self.ask_more(t, id, n);
+        self.give_up_read(t, id);
     }
 
     /// Answers a read for which too many are known to be down, and have not answered this one either; otherwise it is looked at
     /// again in a while.
-    fn give_up_read(&mut self, t: &mut Turn<'_>, ask: Ask) {
+    fn give_up_read(&mut self, t: &mut Turn<'_>, id: OpId) {
         let me = self.me;
-        let Some(started) = self.operations.get(&ask).map(|pending| pending.started) else { return };
-        let Some(reading) = self.reading(ask) else { return };
+        let Some(started) = self.operations.get(&id).map(|pending| pending.started) else { return };
+        let Some(reading) = self.read_op(id) else { return };
         let heard: Vec<NodeId> = reading.heard.iter().map(|heard| heard.from).collect();
         let everyone = reading.everyone();
         let may_answer = |node: &NodeId| heard.contains(node) || *node == me || !self.peers.is_down(*node);
         let may_answer: Vec<NodeId> = everyone.into_iter().filter(may_answer).collect();
-        if self.reading(ask).is_some_and(|reading| reading.is_met(|node| may_answer.contains(&node))) {
-            return self.alarms.set(t.now.at.after(LOOK_AGAIN), ask);
+        if self.read_op(id).is_some_and(|reading| reading.is_met(|node| may_answer.contains(&node))) {
+            return self.timers.set(t.now.at.after(LOOK_AGAIN), id);
         }
         if t.now.at < started.after(GIVE_UP_AFTER) {
-            return self.alarms.set(started.after(GIVE_UP_AFTER), ask);
+            return self.timers.set(started.after(GIVE_UP_AFTER), id);
         }
-        if let Some(Operation::Read(reading)) = self.finish(ask).map(|pending| pending.operation) {
+        if let Some(Operation::Read(reading)) = self.finish(id).map(|pending| pending.operation) {
             self.refuse_read(t, &reading);
         }
     }
 
-    fn refuse_read(&mut self, t: &mut Turn<'_>, reading: &Reading) {
+    fn refuse_read(&mut self, t: &mut Turn<'_>, reading: &ReadOp) {
         let heard = |node: &NodeId| reading.heard.iter().any(|heard| heard.from == *node);
         let missing = Missing::nodes(reading.everyone().into_iter().filter(|node| !heard(node)).collect());
         let (acks, needed) = (reading.heard.len() as u8, reading.needed as u8);
         self.reply(t, reading.client, Reply::Unavailable { acks, needed, missing });
     }
 
-    pub(super) fn decline_read(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
-        let Some(reading) = self.reading(ask) else { return };
+    pub(super) fn decline_read(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId) {
+        let Some(reading) = self.read_op(id) else { return };
         if reading.merged.is_some() {
-            return self.repair_another(t, ask);
+            return self.repair_another(t, id);
         }
         reading.asked.retain(|node| *node != from);
         reading.declined.push(from);
         if reading.rest.is_empty() {
-            self.alarms.set(t.now.at.after(RETRY_AFTER), ask);
+            self.timers.set(t.now.at.after(RETRY_AFTER), id);
         }
-        self.ask_more(t, ask, 1);
+        self.ask_more(t, id, 1);
     }
 
     pub(super) fn step_fetched(
         &mut self,
         t: &mut Turn<'_>,
         from: NodeId,
-        ask: Ask,
+        id: OpId,
         record: Option<Bytes>,
-        marks: Marks,
+        marks: Watermarks,
     ) {
-        self.time(t, from, ask);
+        self.record_rtt(t, from, id);
         let record = match record.map(Record::decode) {
             Some(None) => return,
             Some(Some(record)) => Some(record),
             None => None,
         };
-        match self.operations.get(&ask).map(|pending| &pending.operation) {
-            Some(Operation::Read(_)) => self.read_fetched(t, from, ask, record, marks),
-            Some(Operation::Write(_)) => self.write_fetched(t, from, ask, record, None),
+        match self.operations.get(&id).map(|pending| &pending.operation) {
+            Some(Operation::Read(_)) => self.read_fetched(t, from, id, record, marks),
+            Some(Operation::Write(_)) => self.write_fetched(t, from, id, record, None),
             _ => {}
         }
     }
@@ -262,50 +262,50 @@ impl Mesh {
         &mut self,
         t: &mut Turn<'_>,
         from: NodeId,
-        ask: Ask,
+        id: OpId,
         record: Option<Record>,
-        marks: Marks,
+        marks: Watermarks,
     ) {
-        let Some(reading) = self.reading(ask) else { return };
+        let Some(reading) = self.read_op(id) else { return };
         let awaited = reading.merged.is_none() && reading.asked.contains(&from);
         if !awaited || reading.heard.iter().any(|heard| heard.from == from) {
             return;
         }
-        reading.heard.push(Heard { from, record, marks });
+        reading.heard.push(ReadAnswer { from, record, marks });
         if !reading.is_heard() && !planted(Mutant::ReadNotCounted) {
             return;
         }
         if reading.is_unanimous() {
             reading.merged = Some(reading.heard.pop().and_then(|heard| heard.record).map(Box::new));
-            return self.answer_read(t, ask);
+            return self.answer_read(t, id);
         }
         // A record that one replica knows to be deleted everywhere does not count, even if another still has it.
         let (key, records) =
             (reading.key.clone(), reading.heard.iter().filter_map(|heard| heard.record.clone()));
         let records: Vec<Record> = records.collect();
         let (merged, seq) = self.join(t, &key, records.iter().cloned());
-        let Some(reading) = self.reading(ask) else { return };
+        let Some(reading) = self.read_op(id) else { return };
         if seq > Seq(0) {
             reading.sides = records;
         }
         let gone = |record: &Record| reading.heard.iter().any(|heard| heard.marks.cover(record));
         let merged = merged.filter(|record| !gone(record)).map(Box::new);
         reading.merged = Some(merged.clone());
-        let stale = |heard: &&Heard| heard.record.as_ref() != merged.as_deref();
+        let stale = |heard: &&ReadAnswer| heard.record.as_ref() != merged.as_deref();
         let behind: Vec<NodeId> = reading.heard.iter().filter(stale).map(|heard| heard.from).collect();
         let everyone = reading.heard.iter().map(|heard| heard.from);
         reading.agreed = everyone.filter(|node| !behind.contains(node)).collect();
         reading.behind = behind;
         if merged.is_some() && !planted(Mutant::ReadNotRepaired) {
             // A replica with the merged record cannot see the conflict any more: the conflict is durable first.
-            return self.after(t, seq, Then::Repair(ask));
+            return self.after(t, seq, Then::Repair(id));
         }
-        self.answer_read(t, ask);
+        self.answer_read(t, id);
     }
 
     /// Repairs the replicas that answered and lack something.
-    pub(super) fn repair(&mut self, t: &mut Turn<'_>, ask: Ask) {
-        let Some(reading) = self.reading(ask) else { return };
+    pub(super) fn repair(&mut self, t: &mut Turn<'_>, id: OpId) {
+        let Some(reading) = self.read_op(id) else { return };
         let (key, behind) = (reading.key.clone(), std::mem::take(&mut reading.behind));
         let sides = std::mem::take(&mut reading.sides);
         let Some(merged) = reading.merged.clone().flatten() else { return };
@@ -313,80 +313,80 @@ impl Mesh {
         let record = merged.encode();
         for node in behind {
             if node == self.me && !self.may_take(t, &key, &merged, record.len()) {
-                self.repair_another(t, ask);
+                self.repair_another(t, id);
                 continue;
             }
             for side in &sides {
-                // A replica that meets both sides itself can tell the loser's origin that it was beaten.
+                // A replica that meets both sides itself can tell the loser's origin that it was superseded.
                 if node == self.me {
-                    self.absorb(t, &key, shard, side, Why::Repair);
+                    self.absorb(t, &key, shard, side, StoreReason::Repair);
                 } else {
-                    let (ask, key, record) = (Ask(0), key.clone(), side.encode());
-                    self.send(t, node, Frame::Store { ask, key, record, why: Why::Repair });
+                    let (id, key, record) = (OpId(0), key.clone(), side.encode());
+                    self.send(t, node, Frame::Store { id, key, record, reason: StoreReason::Repair });
                 }
             }
             if node == self.me {
-                let (outcome, seq) = self.absorb(t, &key, shard, &*merged, Why::Repair);
-                self.after(t, seq, Then::Stored(ask, outcome));
+                let (outcome, seq) = self.absorb(t, &key, shard, &*merged, StoreReason::Repair);
+                self.after(t, seq, Then::Stored(id, outcome));
             } else {
                 let (key, record) = (key.clone(), record.clone());
-                self.send(t, node, Frame::Store { ask, key, record, why: Why::Repair });
+                self.send(t, node, Frame::Store { id, key, record, reason: StoreReason::Repair });
             }
         }
-        self.settle_read(t, ask);
+        self.try_finish_read(t, id);
     }
 
     /// A replica that was to be repaired declined. The result is returned when any so many replicas have it, so a replica
     /// that was not asked takes its place.
-    fn repair_another(&mut self, t: &mut Turn<'_>, ask: Ask) {
+    fn repair_another(&mut self, t: &mut Turn<'_>, id: OpId) {
         let me = self.me;
-        let Some(reading) = self.reading(ask) else { return };
+        let Some(reading) = self.read_op(id) else { return };
         let Some(node) = reading.rest.pop_if(|node| *node != me) else { return };
         let Some(merged) = reading.merged.as_ref().and_then(Option::as_deref) else { return };
         let (key, record) = (reading.key.clone(), merged.encode());
-        self.send(t, node, Frame::Store { ask, key, record, why: Why::Repair });
+        self.send(t, node, Frame::Store { id, key, record, reason: StoreReason::Repair });
     }
 
-    pub(super) fn read_stored(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
-        if let Some(reading) = self.reading(ask)
+    pub(super) fn read_stored(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId) {
+        if let Some(reading) = self.read_op(id)
             && !reading.agreed.contains(&from)
         {
             reading.agreed.push(from);
         }
-        self.settle_read(t, ask);
+        self.try_finish_read(t, id);
     }
 
-    fn settle_read(&mut self, t: &mut Turn<'_>, ask: Ask) {
-        let Some(reading) = self.reading(ask) else { return };
+    fn try_finish_read(&mut self, t: &mut Turn<'_>, id: OpId) {
+        let Some(reading) = self.read_op(id) else { return };
         if reading.is_met(|node| reading.agreed.contains(&node)) && reading.merged.is_some() {
-            self.answer_read(t, ask);
+            self.answer_read(t, id);
         }
     }
 
-    fn answer_read(&mut self, t: &mut Turn<'_>, ask: Ask) {
-        let Some(reading) = self.reading(ask) else { return };
+    fn answer_read(&mut self, t: &mut Turn<'_>, id: OpId) {
+        let Some(reading) = self.read_op(id) else { return };
         let (client, merged) = (reading.client, reading.merged.take().flatten());
-        self.finish(ask);
+        self.finish(id);
         self.reply(t, client, Reply::Found(merged));
     }
 
     /// After a change of topology reads begin again: the quorums may be other ones.
     pub(super) fn reroute_reads(&mut self, t: &mut Turn<'_>) {
         let is_read = |pending: &Pending| matches!(pending.operation, Operation::Read(_));
-        let asks = self.operations.iter().filter(|(_, pending)| is_read(pending)).map(|(ask, _)| *ask);
-        for ask in asks.collect::<Vec<_>>() {
-            let Some(pending) = self.finish(ask) else { continue };
+        let asks = self.operations.iter().filter(|(_, pending)| is_read(pending)).map(|(id, _)| *id);
+        for id in asks.collect::<Vec<_>>() {
+            let Some(pending) = self.finish(id) else { continue };
             if let Operation::Read(reading) = pending.operation {
-                let Reading { client, key, r, .. } = *reading;
+                let ReadOp { client, key, r, .. } = *reading;
                 self.start_read(t, client, key, r, pending.deadline);
             }
         }
     }
 
-    pub(super) fn expire_read(&mut self, t: &mut Turn<'_>, reading: Reading) {
+    pub(super) fn expire_read(&mut self, t: &mut Turn<'_>, reading: ReadOp) {
         let heard = |node: &NodeId| reading.heard.iter().any(|heard| heard.from == *node);
         for node in reading.asked.iter().filter(|node| **node != self.me && !heard(node)) {
-            self.peers.silent(*node, t.now.at);
+            self.peers.mark_unanswered(*node, t.now.at);
         }
         self.refuse_read(t, &reading);
     }

@@ -2,19 +2,19 @@
 //! A record is acknowledged when the merged record is durable. A record is durable before a reader receives it, so no crash
 //! takes back what a client has seen.
 
-use super::{Mesh, Note, Then, Turn};
+use super::{Mesh, MeshEvent, Then, Turn};
 use crate::actor::RegionId;
 use crate::attempts::{Attempt, attempts_of, without_repeats};
 use crate::conflict::{Conflict, row_key};
-use crate::frame::{Ask, Frame, Outcome, Shard, Why};
+use crate::frame::{Frame, OpId, Shard, StoreOutcome, StoreReason};
 use crate::hlc::Stamp;
 use crate::index;
 use crate::key::Key;
-use crate::marks::Marks;
 use crate::overlay::Seq;
 use crate::record::Record;
 use crate::resolve::{Loss, Resolution, resolve};
 use crate::rows;
+use crate::watermarks::Watermarks;
 use base::NodeId;
 use base::limits::MESH_OVERLAY_BYTES_MAX;
 use base::mutant::{Mutant, planted};
@@ -29,7 +29,7 @@ const BALLOT_KEPT: Duration = Duration::from_secs(600);
 const REPEATED_MAX: usize = 65_536;
 
 /// What is here of a key: its bytes, its record, and the batch with which it is durable.
-pub(super) struct Local {
+pub(super) struct LocalRecord {
     pub bytes: Option<Bytes>,
     pub record: Option<Record>,
     pub seq: Seq,
@@ -37,19 +37,19 @@ pub(super) struct Local {
 
 /// A record that comes from elsewhere.
 #[derive(Clone, Copy)]
-pub(super) struct Incoming<'a> {
+pub(super) struct IncomingRecord<'a> {
     record: &'a Record,
     /// What it came as, which is what it is kept as.
     bytes: Option<&'a [u8]>,
 }
 
-impl<'a> From<&'a Record> for Incoming<'a> {
-    fn from(record: &'a Record) -> Incoming<'a> {
-        Incoming { record, bytes: None }
+impl<'a> From<&'a Record> for IncomingRecord<'a> {
+    fn from(record: &'a Record) -> IncomingRecord<'a> {
+        IncomingRecord { record, bytes: None }
     }
 }
 
-impl Incoming<'_> {
+impl IncomingRecord<'_> {
     /// Copied, because the buffer holds other records that are not needed so long.
     fn encode(&self) -> Bytes {
         self.bytes.map_or_else(|| self.record.encode(), Bytes::copy_from_slice)
@@ -57,7 +57,7 @@ impl Incoming<'_> {
 }
 
 impl Mesh {
-    pub(super) fn load(&self, t: &Turn<'_>, key: &Key) -> Local {
+    pub(super) fn load(&self, t: &Turn<'_>, key: &Key) -> LocalRecord {
         let (bytes, seq) = self.overlay.get(t.rows, &rows::record(key));
         let mut record =
             bytes.clone().map(|bytes| Record::decode(bytes).expect("a row that we wrote can be read"));
@@ -65,7 +65,7 @@ impl Mesh {
         record.iter_mut().for_each(|record| {
             self.clip_claims(record);
         });
-        Local { bytes, record, seq }
+        LocalRecord { bytes, record, seq }
     }
 
     /// None for a namespace that this node has not heard of.
@@ -78,7 +78,7 @@ impl Mesh {
         &mut self,
         key: &Key,
         shard: Shard,
-        old: &Local,
+        old: &LocalRecord,
         record: &Record,
         bytes: Bytes,
     ) -> Seq {
@@ -95,7 +95,7 @@ impl Mesh {
         self.next_seq()
     }
 
-    pub(super) fn remove(&mut self, t: &Turn<'_>, key: &Key, shard: Shard, old: &Local) {
+    pub(super) fn remove(&mut self, t: &Turn<'_>, key: &Key, shard: Shard, old: &LocalRecord) {
         self.forget_promise(t, key, shard, old);
         self.index_due(key, old.record.as_ref().and_then(due), None);
         self.index(key, old.record.as_ref(), None);
@@ -129,68 +129,68 @@ impl Mesh {
         t: &mut Turn<'_>,
         key: &Key,
         shard: Shard,
-        incoming: impl Into<Incoming<'a>>,
-        why: Why,
-    ) -> (Outcome, Seq) {
+        incoming: impl Into<IncomingRecord<'a>>,
+        reason: StoreReason,
+    ) -> (StoreOutcome, Seq) {
         let mut came = incoming.into();
         let clipped = self.clip_incoming(t, came.record);
         if let Some(clipped) = &clipped {
-            came = Incoming::from(clipped);
+            came = IncomingRecord::from(clipped);
         }
         let incoming = came.record;
         if !self.clock.observe(incoming.header.stamp, t.now.wall_ms) {
             let (actor, stamp) = (incoming.header.dot.actor, incoming.header.stamp);
-            t.out.notes.push(Note::ClockAhead { actor, stamp });
+            t.out.events.push(MeshEvent::ClockAhead { actor, stamp });
         }
         let local = self.load(t, key);
-        let is_plain = why == Why::Write && incoming.ballot().is_none();
+        let is_plain = reason == StoreReason::Write && incoming.ballot().is_none();
         if is_plain && self.is_balloted(key, local.record.as_ref()) && !planted(Mutant::PlainMixedIn) {
-            return (Outcome::Balloted, Seq(0));
+            return (StoreOutcome::KeyDecided, Seq(0));
         }
         let Some(mine) = &local.record else {
             if self.is_purged(shard, incoming) {
-                return (Outcome::Purged, Seq(0));
+                return (StoreOutcome::Purged, Seq(0));
             }
             let seq = self.save(key, shard, &local, incoming, came.encode());
-            self.meet_attempts(t, key, shard);
-            return (Outcome::Held, seq);
+            self.reconcile_attempts(t, key, shard);
+            return (StoreOutcome::Applied, seq);
         };
-        let passed = why == Why::Write && incoming.header.token() < mine.header.token();
+        let passed = reason == StoreReason::Write && incoming.header.token() < mine.header.token();
         if passed && !planted(Mutant::FenceIgnored) {
-            return (Outcome::Passed, Seq(0));
+            return (StoreOutcome::Fenced, Seq(0));
         }
-        if why == Why::Write && (incoming.era, incoming.kind) < (mine.era, mine.kind) {
-            return (Outcome::Misfit, Seq(0));
+        if reason == StoreReason::Write && (incoming.era, incoming.kind) < (mine.era, mine.kind) {
+            return (StoreOutcome::WrongType, Seq(0));
         }
         let Resolution { record, conflict, .. } = resolve(mine, incoming);
         if let Some(loss) = conflict {
-            self.keep_conflict(t, key, &loss, incoming.header.dot.actor.region);
+            self.log_conflict(t, key, &loss, incoming.header.dot.actor.region);
         }
-        let outcome = match self.is_beaten(t, key, mine, &record, incoming) {
-            true => Outcome::Beaten(record.header.stamp),
-            false => Outcome::Held,
+        let outcome = match self.is_superseded(t, key, mine, &record, incoming) {
+            true => StoreOutcome::Superseded(record.header.stamp),
+            false => StoreOutcome::Applied,
         };
         if record == *mine {
             return (outcome, local.seq);
         }
         let bytes = if record == *incoming { came.encode() } else { record.encode() };
         let seq = self.save(key, shard, &local, &record, bytes);
-        self.meet_attempts(t, key, shard);
+        self.reconcile_attempts(t, key, shard);
         (outcome, seq)
     }
 
     /// Something came that may be a second attempt at a request, or tell of one.
-    fn meet_attempts(&mut self, t: &Turn<'_>, key: &Key, shard: Shard) {
+    fn reconcile_attempts(&mut self, t: &Turn<'_>, key: &Key, shard: Shard) {
         if let Some((of, request)) = key.request() {
-            return self.count_once(t, &of, shard, request);
+            return self.undo_repeats(t, &of, shard, request);
         }
         for request in self.repeated.get(key).cloned().unwrap_or_default() {
-            self.count_once(t, key, shard, request);
+            self.undo_repeats(t, key, shard, request);
         }
     }
 
     /// Takes back what was done more than once for a request.
-    pub(super) fn count_once(&mut self, t: &Turn<'_>, key: &Key, shard: Shard, request: u64) {
+    pub(super) fn undo_repeats(&mut self, t: &Turn<'_>, key: &Key, shard: Shard, request: u64) {
         let Some(remembered) = self.load(t, &key.of_request(request)).record else { return };
         let attempts = attempts_of(&remembered);
         if attempts.len() < 2 || planted(Mutant::RepeatCounted) {
@@ -215,14 +215,14 @@ impl Mesh {
     }
 
     /// Puts what lost into the log of conflicts.
-    pub(super) fn keep_conflict(&mut self, t: &mut Turn<'_>, key: &Key, loss: &Loss, source: RegionId) {
+    pub(super) fn log_conflict(&mut self, t: &mut Turn<'_>, key: &Key, loss: &Loss, source: RegionId) {
         if planted(Mutant::LoserNotKept) {
             return;
         }
         let conflict = Conflict::new(key, &loss.winner, &loss.loser, source, t.now.wall_ms);
         let row = conflict.row();
         self.put_row(row.key, row.value);
-        t.out.notes.push(Note::Conflict(Box::new(conflict)));
+        t.out.events.push(MeshEvent::Conflict(Box::new(conflict)));
     }
 
     /// Merges the records of several replicas; losers go to the conflict log. None if there are no records.
@@ -241,7 +241,7 @@ impl Mesh {
             };
             let resolution = resolve(&before, &record);
             if let Some(loss) = resolution.conflict {
-                self.keep_conflict(t, key, &loss, record.header.dot.actor.region);
+                self.log_conflict(t, key, &loss, record.header.dot.actor.region);
                 seq = self.next_seq();
             }
             joined = Some(resolution.record);
@@ -251,11 +251,18 @@ impl Mesh {
 
     /// Whether a last write lost here against one that had not seen it. What an origin says to have seen is no
     /// help: it may have forgotten in a crash what others have.
-    fn is_beaten(&self, t: &Turn<'_>, key: &Key, mine: &Record, shown: &Record, incoming: &Record) -> bool {
+    fn is_superseded(
+        &self,
+        t: &Turn<'_>,
+        key: &Key,
+        mine: &Record,
+        shown: &Record,
+        incoming: &Record,
+    ) -> bool {
         if !shown.kind.is_last_write_wins() || shown.header.dot == incoming.header.dot {
             return false;
         }
-        if is_done_already(mine, incoming) && !planted(Mutant::RetryStampedAnew) {
+        if was_applied_before(mine, incoming) && !planted(Mutant::RetryRestamped) {
             return false;
         }
         // It may have come before, by another way, and lost then.
@@ -272,28 +279,30 @@ impl Mesh {
         &mut self,
         t: &mut Turn<'_>,
         from: NodeId,
-        ask: Ask,
+        id: OpId,
         key: Key,
         record: Bytes,
-        why: Why,
+        reason: StoreReason,
     ) {
-        let room = self.overlay.bytes() <= MESH_OVERLAY_BYTES_MAX;
-        let shard = self.shard_of(&key).filter(|shard| self.keeps(*shard) && room);
+        let has_space = self.overlay.bytes() <= MESH_OVERLAY_BYTES_MAX;
+        let shard = self.shard_of(&key).filter(|shard| self.keeps(*shard) && has_space);
         let bytes = record.clone();
         let (Some(shard), Some(record)) = (shard, Record::decode(record)) else {
-            return self.send(t, from, Frame::Declined { ask });
+            return self.send(t, from, Frame::Declined { id });
         };
         if !self.may_take(t, &key, &record, bytes.len()) {
-            let told = match why {
-                _ if planted(Mutant::FullAcknowledged) => Frame::Stored { ask, outcome: Outcome::Held },
-                Why::Write => Frame::NoRoom { ask },
-                Why::Repair => Frame::Declined { ask },
+            let told = match reason {
+                _ if planted(Mutant::FullAcknowledged) => {
+                    Frame::Stored { id, outcome: StoreOutcome::Applied }
+                }
+                StoreReason::Write => Frame::NoSpace { id },
+                StoreReason::Repair => Frame::Declined { id },
             };
             return self.send(t, from, told);
         }
-        let incoming = Incoming { record: &record, bytes: Some(&bytes) };
-        let (outcome, seq) = self.absorb(t, &key, shard, incoming, why);
-        let stored = Frame::Stored { ask, outcome: self.outcome_told(outcome) };
+        let incoming = IncomingRecord { record: &record, bytes: Some(&bytes) };
+        let (outcome, seq) = self.absorb(t, &key, shard, incoming, reason);
+        let stored = Frame::Stored { id, outcome: self.outcome_told(outcome) };
         if planted(Mutant::StoredBeforePersist) {
             return self.send(t, from, stored);
         }
@@ -302,35 +311,35 @@ impl Mesh {
 
     /// What the node that wanted something stored is told. A replica that has lost what it acknowledged before does not know
     /// what the record has lost against.
-    pub(super) fn outcome_told(&self, outcome: Outcome) -> Outcome {
-        let is_kept = matches!(outcome, Outcome::Held | Outcome::Beaten(_));
-        let forgot = self.wakening.is_empty() && !planted(Mutant::RefillingAcknowledged);
-        if is_kept && forgot { Outcome::Refilling } else { outcome }
+    pub(super) fn outcome_told(&self, outcome: StoreOutcome) -> StoreOutcome {
+        let is_kept = matches!(outcome, StoreOutcome::Applied | StoreOutcome::Superseded(_));
+        let forgot = self.readiness.is_wiped() && !planted(Mutant::RefillingAcknowledged);
+        if is_kept && forgot { StoreOutcome::Refilling } else { outcome }
     }
 
-    pub(super) fn step_fetch(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, key: Key) {
+    pub(super) fn step_fetch(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId, key: Key) {
         let Some(shard) = self.shard_of(&key).filter(|_| self.is_serving()) else {
-            return self.send(t, from, Frame::Declined { ask });
+            return self.send(t, from, Frame::Declined { id });
         };
         let (record, seq) = self.overlay.get(t.rows, &rows::record(&key));
-        let marks = if record.is_none() { self.shards.marks(shard) } else { Marks::default() };
-        self.after(t, seq, Then::Send(from, Frame::Fetched { ask, record, marks }));
+        let marks = if record.is_none() { self.shards.marks(shard) } else { Watermarks::default() };
+        self.after(t, seq, Then::Send(from, Frame::Fetched { id, record, marks }));
     }
 
     pub(super) fn step_fetch_for(
         &mut self,
         t: &mut Turn<'_>,
         from: NodeId,
-        ask: Ask,
+        id: OpId,
         key: Key,
         request: u64,
     ) {
         if self.shard_of(&key).is_none() || !self.is_serving() {
-            return self.send(t, from, Frame::Declined { ask });
+            return self.send(t, from, Frame::Declined { id });
         }
         let (record, seq) = self.overlay.get(t.rows, &rows::record(&key));
         let (attempts, noted) = self.overlay.get(t.rows, &rows::record(&key.of_request(request)));
-        self.after(t, seq.max(noted), Then::Send(from, Frame::FetchedFor { ask, record, attempts }));
+        self.after(t, seq.max(noted), Then::Send(from, Frame::FetchedFor { id, record, attempts }));
     }
 }
 
@@ -347,7 +356,7 @@ pub(super) fn due(record: &Record) -> Option<Stamp> {
 }
 
 /// Another attempt at the same request was carried out, and what is here has come after it.
-fn is_done_already(mine: &Record, incoming: &Record) -> bool {
+fn was_applied_before(mine: &Record, incoming: &Record) -> bool {
     let stamp = incoming.header.stamp;
     let own = incoming.recent.iter().find(|recent| recent.stamp == stamp);
     own.is_some_and(|own| {

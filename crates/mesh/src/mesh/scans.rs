@@ -5,16 +5,16 @@
 
 use super::writes::{Route, join};
 use super::{Client, Mesh, Operation, Turn};
-use crate::frame::{Ask, Frame};
+use crate::frame::{Frame, OpId};
 use crate::key::Key;
 use crate::moves::majority;
 use crate::query::Query;
 use crate::record::Record;
-use crate::request::{Reply, Scan, Scanned, Write};
+use crate::request::{Reply, Scan, ScanPage, Write};
 use crate::ring::Partition;
 use crate::rows;
 use base::limits::MESH_PAGE_KEYS_MAX;
-use base::{Code, Instant, NodeId, Token};
+use base::{Code, Instant, NodeId, ReplyToken};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,32 +23,32 @@ use std::sync::Arc;
 const PAGE_BYTES_SOFT: usize = 1024 * 1024;
 
 #[derive(Debug)]
-pub(super) struct Scanning {
-    pub token: Token,
+pub(super) struct ScanOp {
+    pub token: ReplyToken,
     pub scan: Scan,
     /// Not by names but by what records are.
     pub query: Option<Query>,
     pub asked: Vec<NodeId>,
-    pub heard: Vec<Heard>,
+    pub heard: Vec<ScanAnswer>,
 }
 
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct ScanAnswer {
     pub from: NodeId,
     pub records: Vec<(Key, Record)>,
     pub upto: Option<Bytes>,
 }
 
 /// Whether enough replicas of a partition were heard.
-pub(super) fn covered(route: &Route, scan: &Scan, heard: &[Heard]) -> bool {
+pub(super) fn covered(route: &Route, scan: &Scan, heard: &[ScanAnswer]) -> bool {
     let list = &route.read;
     let needed = scan.r.map_or(majority(list.len()), usize::from).min(list.len());
     heard.iter().filter(|heard| list.contains(&heard.from)).count() >= needed
 }
 
 /// What is wanted of one node.
-pub(super) struct Wanted {
-    pub space: u32,
+pub(super) struct ScanRange {
+    pub namespace_id: u32,
     pub start: Bytes,
     pub end: Option<Bytes>,
     pub limit: u16,
@@ -58,18 +58,18 @@ pub(super) struct Wanted {
 #[derive(Debug, Default)]
 pub(super) struct Batches {
     next: u64,
-    open: BTreeMap<u64, (Token, Vec<Option<Reply>>)>,
+    open: BTreeMap<u64, (ReplyToken, Vec<Option<Reply>>)>,
 }
 
 impl Batches {
-    fn begin(&mut self, token: Token, n: usize) -> u64 {
+    fn begin(&mut self, token: ReplyToken, n: usize) -> u64 {
         self.next += 1;
         self.open.insert(self.next, (token, vec![None; n]));
         self.next
     }
 
     /// All replies when this was the last one.
-    pub fn finish(&mut self, batch: u64, idx: usize, reply: Reply) -> Option<(Token, Vec<Reply>)> {
+    pub fn finish(&mut self, batch: u64, idx: usize, reply: Reply) -> Option<(ReplyToken, Vec<Reply>)> {
         let (_, replies) = self.open.get_mut(&batch)?;
         replies[idx] = Some(reply);
         if replies.iter().any(Option::is_none) {
@@ -84,7 +84,7 @@ impl Mesh {
     pub(super) fn start_batch(
         &mut self,
         t: &mut Turn<'_>,
-        token: Token,
+        token: ReplyToken,
         writes: Vec<Write>,
         deadline: Instant,
     ) {
@@ -94,12 +94,12 @@ impl Mesh {
         }
         let batch = self.batches.begin(token, writes.len());
         for (idx, write) in writes.into_iter().enumerate() {
-            self.start_write(t, Client::Part(batch, idx), Arc::new(write), deadline);
+            self.start_write(t, Client::BatchPart(batch, idx), Arc::new(write), deadline);
         }
     }
 
-    pub(super) fn start_scan(&mut self, t: &mut Turn<'_>, token: Token, scan: Scan, deadline: Instant) {
-        let Some(copies) = self.topology.copies(scan.space) else {
+    pub(super) fn start_scan(&mut self, t: &mut Turn<'_>, token: ReplyToken, scan: Scan, deadline: Instant) {
+        let Some(copies) = self.topology.copies(scan.namespace_id) else {
             return t.out.replies.push((token, Reply::Refused(Code::UnknownSpace)));
         };
         let members = self.topology.members().len();
@@ -107,53 +107,53 @@ impl Mesh {
             return t.out.replies.push((token, Reply::Refused(Code::BadQuorum)));
         }
         let nodes: Vec<NodeId> = self.topology.members().iter().map(|member| member.node).collect();
-        let wanted = Wanted {
-            space: scan.space,
+        let wanted = ScanRange {
+            namespace_id: scan.namespace_id,
             start: scan.start.clone(),
             end: scan.end.clone(),
             limit: scan.limit.clamp(1, MESH_PAGE_KEYS_MAX) as u16,
         };
         let asked = nodes.iter().copied().filter(|node| self.peers.may_ask(*node, t.now.at)).collect();
-        let scanning = Scanning { token, scan, query: None, asked, heard: Vec::new() };
+        let scanning = ScanOp { token, scan, query: None, asked, heard: Vec::new() };
         let others: Vec<NodeId> = scanning.asked.iter().copied().filter(|node| *node != self.me).collect();
-        let ask = self.begin(t, Operation::Scan(Box::new(scanning)), deadline);
+        let id = self.begin(t, Operation::Scan(Box::new(scanning)), deadline);
         for node in others {
-            let Wanted { space, start, end, limit } = &wanted;
-            let (space, start, end, limit) = (*space, start.clone(), end.clone(), *limit);
-            self.send(t, node, Frame::Collect { ask, space, start, end, limit });
+            let ScanRange { namespace_id, start, end, limit } = &wanted;
+            let (namespace_id, start, end, limit) = (*namespace_id, start.clone(), end.clone(), *limit);
+            self.send(t, node, Frame::Collect { id, namespace_id, start, end, limit });
         }
         if self.is_serving() {
             let (records, upto) = self.gather_page(t, &wanted);
-            self.step_collected(t, self.me, ask, records, upto);
+            self.step_collected(t, self.me, id, records, upto);
         } else {
-            self.decline_scan(t, self.me, ask);
+            self.decline_scan(t, self.me, id);
         }
     }
 
-    pub(super) fn step_collect(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, wanted: Wanted) {
+    pub(super) fn step_collect(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId, wanted: ScanRange) {
         if !self.is_serving() {
-            return self.send(t, from, Frame::Declined { ask });
+            return self.send(t, from, Frame::Declined { id });
         }
         let (records, upto) = self.gather_page(t, &wanted);
         let seq = self.horizon();
-        self.after(t, seq, super::Then::Send(from, Frame::Collected { ask, records, upto }));
+        self.after(t, seq, super::Then::Send(from, Frame::Collected { id, records, upto }));
     }
 
     /// Records of the node's own partitions in order, and the last name up to which nothing is missing.
-    fn gather_page(&self, t: &Turn<'_>, wanted: &Wanted) -> (Vec<(Key, Bytes)>, Option<Bytes>) {
-        let Some(copies) = self.topology.copies(wanted.space) else { return (Vec::new(), None) };
+    fn gather_page(&self, t: &Turn<'_>, wanted: &ScanRange) -> (Vec<(Key, Bytes)>, Option<Bytes>) {
+        let Some(copies) = self.topology.copies(wanted.namespace_id) else { return (Vec::new(), None) };
         let mine = |partition: &Partition| self.route(*partition, copies).read.contains(&self.me);
         let partitions: Vec<Partition> = Partition::all().filter(mine).collect();
         let each = (2 * usize::from(wanted.limit)).div_ceil(partitions.len().max(1)).max(4);
-        let from = Key::new(wanted.space, &wanted.start);
-        let end = wanted.end.as_ref().map(|end| Key::new(wanted.space, end));
+        let from = Key::new(wanted.namespace_id, &wanted.start);
+        let end = wanted.end.as_ref().map(|end| Key::new(wanted.namespace_id, end));
         let (mut page, mut upto): (Vec<(Key, Bytes)>, Option<Key>) = (Vec::new(), None);
         for partition in partitions {
             let (first, last) = (rows::records_from(partition, from.bytes()), rows::records_end(partition));
             let (mut n, mut bytes) = (0, 0);
             self.overlay.scan(t.rows, &first, &last, &mut |row, value| {
                 let Some(key) = rows::record_key(row) else { return true };
-                if key.space() != wanted.space || end.as_ref().is_some_and(|end| key >= *end) {
+                if key.namespace_id() != wanted.namespace_id || end.as_ref().is_some_and(|end| key >= *end) {
                     return false;
                 }
                 (n, bytes) = (n + 1, bytes + value.len());
@@ -181,8 +181,8 @@ impl Mesh {
         (page, upto.map(|key| key.name()))
     }
 
-    fn scanning(&mut self, ask: Ask) -> Option<&mut Scanning> {
-        match self.operations.get_mut(&ask).map(|pending| &mut pending.operation) {
+    fn scan_op(&mut self, id: OpId) -> Option<&mut ScanOp> {
+        match self.operations.get_mut(&id).map(|pending| &mut pending.operation) {
             Some(Operation::Scan(scanning)) => Some(scanning),
             _ => None,
         }
@@ -192,62 +192,62 @@ impl Mesh {
         &mut self,
         t: &mut Turn<'_>,
         from: NodeId,
-        ask: Ask,
+        id: OpId,
         records: Vec<(Key, Bytes)>,
         upto: Option<Bytes>,
     ) {
-        let Some(scanning) = self.scanning(ask) else { return };
+        let Some(scanning) = self.scan_op(id) else { return };
         if scanning.heard.iter().any(|heard| heard.from == from) {
             return;
         }
         let decoded = records.into_iter().map(|(key, bytes)| Some((key, Record::decode(bytes)?)));
         let Some(records) = decoded.collect::<Option<Vec<_>>>() else { return };
-        scanning.heard.push(Heard { from, records, upto });
-        self.settle_scan(t, ask);
+        scanning.heard.push(ScanAnswer { from, records, upto });
+        self.try_finish_scan(t, id);
     }
 
-    pub(super) fn decline_scan(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
-        if let Some(scanning) = self.scanning(ask) {
+    pub(super) fn decline_scan(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId) {
+        if let Some(scanning) = self.scan_op(id) {
             scanning.asked.retain(|node| *node != from);
-            self.settle_scan(t, ask);
+            self.try_finish_scan(t, id);
         }
     }
 
-    fn settle_scan(&mut self, t: &mut Turn<'_>, ask: Ask) {
-        let Some(scanning) = self.scanning(ask) else { return };
+    fn try_finish_scan(&mut self, t: &mut Turn<'_>, id: OpId) {
+        let Some(scanning) = self.scan_op(id) else { return };
         let heard = |node: &NodeId| scanning.heard.iter().any(|heard| heard.from == *node);
         if scanning.asked.iter().all(heard)
-            && let Some(Operation::Scan(scanning)) = self.finish(ask).map(|pending| pending.operation)
+            && let Some(Operation::Scan(scanning)) = self.finish(id).map(|pending| pending.operation)
         {
             self.answer_scan(t, *scanning);
         }
     }
 
-    pub(super) fn expire_scan(&mut self, t: &mut Turn<'_>, scanning: Scanning) {
+    pub(super) fn expire_scan(&mut self, t: &mut Turn<'_>, scanning: ScanOp) {
         let heard = |node: &NodeId| scanning.heard.iter().any(|heard| heard.from == *node);
         for node in scanning.asked.iter().filter(|node| **node != self.me && !heard(node)) {
-            self.peers.silent(*node, t.now.at);
+            self.peers.mark_unanswered(*node, t.now.at);
         }
         self.answer_scan(t, scanning);
     }
 
     /// Who keeps the partitions of a namespace, in their order.
-    pub(super) fn lists(&self, space: u32) -> Vec<Arc<Route>> {
-        let copies = self.topology.copies(space).unwrap_or(0);
+    pub(super) fn lists(&self, namespace_id: u32) -> Vec<Arc<Route>> {
+        let copies = self.topology.copies(namespace_id).unwrap_or(0);
         Partition::all().map(|partition| self.route(partition, copies).clone()).collect()
     }
 
-    fn answer_scan(&mut self, t: &mut Turn<'_>, mut scanning: Scanning) {
+    fn answer_scan(&mut self, t: &mut Turn<'_>, mut scanning: ScanOp) {
         if let Some(query) = scanning.query.take() {
             return self.answer_query(t, scanning, &query);
         }
-        let Scanning { token, scan, heard, .. } = scanning;
-        let lists = self.lists(scan.space);
+        let ScanOp { token, scan, heard, .. } = scanning;
+        let lists = self.lists(scan.namespace_id);
         let n_missing = lists.iter().filter(|route| !covered(route, &scan, &heard)).count();
         // The page ends where the first of those who were heard has more to say.
         let frontier = heard.iter().filter_map(|heard| heard.upto.clone()).min();
         let mut versions: BTreeMap<Key, Vec<Record>> = BTreeMap::new();
-        for Heard { from, records, .. } in heard {
+        for ScanAnswer { from, records, .. } in heard {
             for (key, record) in records {
                 let known = lists[key.partition().idx()].read.contains(&from);
                 let early = frontier.as_ref().is_none_or(|frontier| key.name() <= *frontier);
@@ -256,7 +256,7 @@ impl Mesh {
                 }
             }
         }
-        let mut scanned = Scanned { n_missing: n_missing as u16, ..Scanned::default() };
+        let mut scanned = ScanPage { n_missing: n_missing as u16, ..ScanPage::default() };
         scanned.next = frontier.map(|name| after(&name));
         for (key, records) in versions {
             let live = join(records.into_iter()).filter(|record| record.is_live(t.now.wall_ms));

@@ -4,14 +4,14 @@
 
 use super::{Client, Mesh, Operation, Turn};
 use crate::actor::RegionId;
-use crate::frame::{Ask, Frame};
+use crate::frame::{Frame, OpId};
 use crate::key::Key;
 use crate::record::Record;
-use crate::request::{Get, Got, Level, Reply};
+use crate::request::{Get, GetResult, Level, Reply};
 use crate::session::Session;
 use base::limits::MESH_OPERATIONS_MAX;
 use base::mutant::{Mutant, planted};
-use base::{Instant, NodeId, Token};
+use base::{Instant, NodeId, ReplyToken};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -19,110 +19,120 @@ use std::time::Duration;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
-pub(super) struct Guarding {
-    token: Token,
+pub(super) struct SessionReadOp {
+    token: ReplyToken,
     get: Get,
     /// When to ask another region.
-    ask_abroad_at: Instant,
+    ask_region_at: Instant,
     /// A read is under way here.
     reading: bool,
     /// The last one did not show what is demanded.
-    short: bool,
+    is_insufficient: bool,
     /// Who is being asked.
-    abroad: Option<RegionId>,
+    asked_region: Option<RegionId>,
     /// Who lacks something too.
     lacking: Vec<RegionId>,
 }
 
 impl Mesh {
-    pub(super) fn start_get(&mut self, t: &mut Turn<'_>, token: Token, get: Get, deadline: Instant) {
+    pub(super) fn start_get(&mut self, t: &mut Turn<'_>, token: ReplyToken, get: Get, deadline: Instant) {
         if get.level == Level::Linearizable {
-            return self.start_decided_read(t, Client::Here(token), get.key, deadline);
+            return self.start_decided_read(t, Client::Local(token), get.key, deadline);
         }
         let half = deadline.since(t.now.at) / 2;
-        let ask_abroad_at = t.now.at.after(half);
-        let (reading, short, abroad, lacking) = (false, false, None, Vec::new());
-        let guarding = Guarding { token, get, ask_abroad_at, reading, short, abroad, lacking };
+        let ask_region_at = t.now.at.after(half);
+        let (reading, is_insufficient, asked_region, lacking) = (false, false, None, Vec::new());
+        let guarding =
+            SessionReadOp { token, get, ask_region_at, reading, is_insufficient, asked_region, lacking };
         // The read that it waits for expires first.
-        let ask = self.begin(t, Operation::Guard(Box::new(guarding)), Instant(deadline.0.saturating_add(1)));
-        self.alarms.set(ask_abroad_at, ask);
-        self.look(t, ask);
+        let id =
+            self.begin(t, Operation::SessionRead(Box::new(guarding)), Instant(deadline.0.saturating_add(1)));
+        self.timers.set(ask_region_at, id);
+        self.try_session_read(t, id);
     }
 
-    fn guarding(&mut self, ask: Ask) -> Option<&mut Guarding> {
-        match self.operations.get_mut(&ask).map(|pending| &mut pending.operation) {
-            Some(Operation::Guard(guarding)) => Some(guarding),
+    fn session_read_op(&mut self, id: OpId) -> Option<&mut SessionReadOp> {
+        match self.operations.get_mut(&id).map(|pending| &mut pending.operation) {
+            Some(Operation::SessionRead(guarding)) => Some(guarding),
             _ => None,
         }
     }
 
     /// A region of which this one lacks something that the session has seen.
-    fn unmet(&self, key: &Key, session: &Session) -> Option<RegionId> {
+    fn missing_region(&self, key: &Key, session: &Session) -> Option<RegionId> {
         if planted(Mutant::TokenIgnored) {
             return None;
         }
         let shard = self.shard_of(key).filter(|shard| self.keeps(*shard));
         let marks = shard.map(|shard| self.shards.marks(shard));
-        session.unmet(self.params.actor.region, |actor, seen| {
+        session.missing_region(self.params.actor.region, |actor, seen| {
             let marked = marks.as_ref().is_some_and(|marks| marks.of(actor.region) >= seen.stamp);
-            marked || self.abroad.position(actor) >= seen.position
+            marked || self.remote.position(actor) >= seen.position
         })
     }
 
     /// Reads, if everything is here that the session has seen.
-    fn look(&mut self, t: &mut Turn<'_>, ask: Ask) {
-        let Some(guarding) = self.guarding(ask).filter(|guarding| !guarding.reading) else { return };
+    fn try_session_read(&mut self, t: &mut Turn<'_>, id: OpId) {
+        let Some(guarding) = self.session_read_op(id).filter(|guarding| !guarding.reading) else { return };
         let get = guarding.get.clone();
-        if self.unmet(&get.key, &get.session).is_some() {
-            self.abroad.waiting.insert(ask);
+        if self.missing_region(&get.key, &get.session).is_some() {
+            self.remote.waiting.insert(id);
             return;
         }
-        self.abroad.waiting.remove(&ask);
-        let Some(deadline) = self.operations.get(&ask).map(|pending| Instant(pending.deadline.0 - 1)) else {
+        self.remote.waiting.remove(&id);
+        let Some(deadline) = self.operations.get(&id).map(|pending| Instant(pending.deadline.0 - 1)) else {
             return;
         };
-        if let Some(guarding) = self.guarding(ask) {
+        if let Some(guarding) = self.session_read_op(id) {
             guarding.reading = true;
         }
         // A session needs a quorum read.
         let r = if get.level == Level::LocalOne && get.session.is_empty() { Some(1) } else { get.r };
         match get.level {
             Level::GlobalQuorum | Level::EachQuorum => {
-                self.start_global(t, Client::Guard(ask), get.key, get.level, deadline)
+                self.start_global_read(t, Client::SessionRead(id), get.key, get.level, deadline)
             }
             Level::LocalOne | Level::LocalQuorum | Level::Linearizable => {
-                self.start_read(t, Client::Guard(ask), get.key, r, deadline)
+                self.start_read(t, Client::SessionRead(id), get.key, r, deadline)
             }
         }
     }
 
     /// What a read has come to.
-    pub(super) fn guarded(&mut self, t: &mut Turn<'_>, ask: Ask, reply: Reply) {
+    pub(super) fn session_read_done(&mut self, t: &mut Turn<'_>, id: OpId, reply: Reply) {
         let here = self.params.actor.region;
-        let Some(guarding) = self.guarding(ask) else { return };
+        let Some(guarding) = self.session_read_op(id) else { return };
         guarding.reading = false;
         let token = guarding.token;
         match reply {
-            Reply::Found(record) if shows(&guarding.get, record.as_deref()) => self.got(t, ask, here, record),
+            Reply::Found(record) if satisfies(&guarding.get, record.as_deref()) => {
+                self.finish_session_read(t, id, here, record)
+            }
             Reply::Found(_) => {
-                guarding.short = true;
-                self.alarms.set(t.now.at.after(LOOK_AGAIN), ask);
+                guarding.is_insufficient = true;
+                self.timers.set(t.now.at.after(LOOK_AGAIN), id);
             }
             other => {
-                self.finish(ask);
+                self.finish(id);
                 t.out.replies.push((token, other));
             }
         }
     }
 
-    fn got(&mut self, t: &mut Turn<'_>, ask: Ask, from: RegionId, record: Option<Box<Record>>) {
-        self.abroad.waiting.remove(&ask);
-        let Some(Operation::Guard(guarding)) = self.finish(ask).map(|pending| pending.operation) else {
+    fn finish_session_read(
+        &mut self,
+        t: &mut Turn<'_>,
+        id: OpId,
+        from: RegionId,
+        record: Option<Box<Record>>,
+    ) {
+        self.remote.waiting.remove(&id);
+        let Some(Operation::SessionRead(guarding)) = self.finish(id).map(|pending| pending.operation) else {
             return;
         };
         let record = record.map(|record| self.show(t, record));
-        let got = Got { record, from, lag_ms: self.lag_ms(t) };
-        t.out.replies.push((guarding.token, Reply::Got(Box::new(got))));
+        let finish_session_read = GetResult { record, from, lag_ms: self.lag_ms(t) };
+        t.out.replies.push((guarding.token, Reply::Got(Box::new(finish_session_read))));
     }
 
     fn lag_ms(&self, t: &Turn<'_>) -> u64 {
@@ -130,86 +140,103 @@ impl Mesh {
     }
 
     /// More of another region's log is here.
-    pub(super) fn wake_sessions(&mut self, t: &mut Turn<'_>) {
-        let waits =
-            |operation: &Operation| matches!(operation, Operation::Guard(guarding) if !guarding.reading);
+    pub(super) fn retry_session_reads(&mut self, t: &mut Turn<'_>) {
+        let waits = |operation: &Operation| matches!(operation, Operation::SessionRead(guarding) if !guarding.reading);
         let all = self.operations.iter().filter(|(_, pending)| waits(&pending.operation));
-        for ask in all.map(|(ask, _)| *ask).collect::<Vec<_>>() {
-            self.look(t, ask);
+        for id in all.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.try_session_read(t, id);
         }
     }
 
     /// It is time to look again, or to ask elsewhere.
-    pub(super) fn nudge(&mut self, t: &mut Turn<'_>, ask: Ask) {
-        self.ask_abroad(t, ask);
-        self.look(t, ask);
+    pub(super) fn wake_session_read(&mut self, t: &mut Turn<'_>, id: OpId) {
+        self.ask_region(t, id);
+        self.try_session_read(t, id);
     }
 
-    fn ask_abroad(&mut self, t: &mut Turn<'_>, ask: Ask) {
+    fn ask_region(&mut self, t: &mut Turn<'_>, id: OpId) {
         let here = self.params.actor.region;
-        let Some(guarding) = self.guarding(ask) else { return };
-        if guarding.abroad.is_some() || t.now.at < guarding.ask_abroad_at {
+        let Some(guarding) = self.session_read_op(id) else { return };
+        if guarding.asked_region.is_some() || t.now.at < guarding.ask_region_at {
             return;
         }
-        let (get, short, lacking) = (guarding.get.clone(), guarding.short, guarding.lacking.clone());
-        let writers = get.min.spans().iter().map(|(actor, _)| actor.region).filter(|_| short);
-        let unmet = self.unmet(&get.key, &get.session);
-        let behind = short || unmet.is_some();
+        let (get, is_insufficient, lacking) =
+            (guarding.get.clone(), guarding.is_insufficient, guarding.lacking.clone());
+        let writers = get.min.spans().iter().map(|(actor, _)| actor.region).filter(|_| is_insufficient);
+        let missing_region = self.missing_region(&get.key, &get.session);
+        let behind = is_insufficient || missing_region.is_some();
         // First the regions that wrote it, then any other.
-        let likely = unmet.into_iter().chain(writers).chain(self.abroad.regions());
+        let likely = missing_region.into_iter().chain(writers).chain(self.remote.regions());
         let region = { likely }.find(|region| *region != here && !lacking.contains(region));
         let Some(region) = region.filter(|_| behind) else { return };
-        let to = self.abroad.keeper(&mut self.peers, t.now.at, region, &get.key);
-        if let (Some(to), Some(guarding)) = (to, self.guarding(ask)) {
-            guarding.abroad = Some(region);
+        let to = self.remote.replica_in(&mut self.peers, t.now.at, region, &get.key);
+        if let (Some(to), Some(guarding)) = (to, self.session_read_op(id)) {
+            guarding.asked_region = Some(region);
             let session = get.session.encode();
-            self.send(t, to, Frame::Seek { ask, key: get.key, session });
+            self.send(t, to, Frame::RemoteRead { id, key: get.key, session });
         }
     }
 
     /// The region that was asked lacks something too.
-    pub(super) fn decline_guard(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
-        let region = self.abroad.home(from);
-        if let Some(guarding) = self.guarding(ask).filter(|guarding| guarding.abroad == region) {
-            guarding.lacking.extend(guarding.abroad.take());
-            self.ask_abroad(t, ask);
+    pub(super) fn decline_session_read(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId) {
+        let region = self.remote.region_of(from);
+        if let Some(guarding) = self.session_read_op(id).filter(|guarding| guarding.asked_region == region) {
+            guarding.lacking.extend(guarding.asked_region.take());
+            self.ask_region(t, id);
         }
     }
 
     /// Reads for another region.
-    pub(super) fn step_seek(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, key: Key, session: Bytes) {
+    pub(super) fn step_remote_read(
+        &mut self,
+        t: &mut Turn<'_>,
+        from: NodeId,
+        id: OpId,
+        key: Key,
+        session: Bytes,
+    ) {
         let busy = self.operations.len() >= MESH_OPERATIONS_MAX;
-        if busy || Session::decode(session).is_none_or(|session| self.unmet(&key, &session).is_some()) {
-            return self.send(t, from, Frame::Declined { ask });
+        if busy
+            || Session::decode(session).is_none_or(|session| self.missing_region(&key, &session).is_some())
+        {
+            return self.send(t, from, Frame::Declined { id });
         }
         let deadline = t.now.at.after(self.params.timeout);
-        self.start_read(t, Client::Abroad(from, ask), key, None, deadline);
+        self.start_read(t, Client::RemoteNode(from, id), key, None, deadline);
     }
 
-    pub(super) fn step_sought(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, record: Option<Bytes>) {
-        let Some(region) = self.abroad.home(from) else { return };
+    pub(super) fn step_remote_read_result(
+        &mut self,
+        t: &mut Turn<'_>,
+        from: NodeId,
+        id: OpId,
+        record: Option<Bytes>,
+    ) {
+        let Some(region) = self.remote.region_of(from) else { return };
         let record = match record.map(Record::decode) {
             Some(None) => return,
             Some(Some(record)) => Some(Box::new(record)),
             None => None,
         };
-        match self.operations.get(&ask).map(|pending| &pending.operation) {
-            Some(Operation::Guard(guarding)) if shows(&guarding.get, record.as_deref()) => {
-                self.got(t, ask, region, record);
+        match self.operations.get(&id).map(|pending| &pending.operation) {
+            Some(Operation::SessionRead(guarding)) if satisfies(&guarding.get, record.as_deref()) => {
+                self.finish_session_read(t, id, region, record);
             }
-            Some(Operation::Global(_)) => self.global_heard(t, region, ask, record.map(|record| *record)),
+            Some(Operation::GlobalRead(_)) => {
+                self.global_read_answer(t, region, id, record.map(|record| *record))
+            }
             _ => {}
         }
     }
 
-    pub(super) fn expire_guard(&mut self, t: &mut Turn<'_>, ask: Ask, guarding: Guarding) {
-        self.abroad.waiting.remove(&ask);
+    pub(super) fn expire_session_read(&mut self, t: &mut Turn<'_>, id: OpId, guarding: SessionReadOp) {
+        self.remote.waiting.remove(&id);
         let lag_ms = self.lag_ms(t);
         t.out.replies.push((guarding.token, Reply::Lagging { lag_ms }));
     }
 }
 
 /// Whether a record shows at least what is demanded.
-fn shows(get: &Get, record: Option<&Record>) -> bool {
+fn satisfies(get: &Get, record: Option<&Record>) -> bool {
     get.min.is_empty() || record.is_some_and(|record| record.context.dominates(&get.min))
 }

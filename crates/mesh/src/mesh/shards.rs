@@ -5,16 +5,16 @@
 use super::{Mesh, Turn};
 use crate::actor::{Actor, RegionId};
 use crate::attempts::attempts_of;
-use crate::frame::{Known, Shard};
+use crate::frame::{Shard, StampVector};
 use crate::hlc::Stamp;
 use crate::key::Key;
-use crate::marks::Marks;
 use crate::overlay::Overlay;
 use crate::record::Record;
 use crate::ring::Partition;
 use crate::rows::{self, Rows};
 use crate::topology::Topology;
-use crate::tree::{Tree, digest};
+use crate::tree::{MerkleTree, digest};
+use crate::watermarks::Watermarks;
 use base::NodeId;
 use base::codec::Reader;
 use bytes::Bytes;
@@ -26,9 +26,9 @@ const BUILD_ROWS: usize = 1_000;
 #[derive(Debug, Default)]
 pub(super) struct Shards {
     /// By number of copies, and then by partition.
-    states: BTreeMap<u8, Vec<Option<State>>>,
+    states: BTreeMap<u8, Vec<Option<ShardState>>>,
     /// How far the trees are built; none when they are.
-    building: Option<Cursor>,
+    building: Option<BuildCursor>,
     /// Of the rows of all records that the trees hold.
     stored_bytes: u64,
 }
@@ -37,20 +37,20 @@ pub(super) struct Shards {
 const ROWS_OF_RECORD: usize = 3;
 
 #[derive(Debug, Default)]
-pub(super) struct State {
-    pub tree: Tree,
+pub(super) struct ShardState {
+    pub tree: MerkleTree,
     /// Up to where everything that was written is, or was, on every replica.
-    pub marks: Marks,
+    pub marks: Watermarks,
     /// Up to which stamp everything of another's is here, durably.
     pub known: BTreeMap<Actor, Stamp>,
     /// What the other replicas said of themselves.
-    pub told: BTreeMap<NodeId, Known>,
+    pub told: BTreeMap<NodeId, StampVector>,
     /// What the other regions said of theirs.
-    pub abroad: BTreeMap<RegionId, Marks>,
+    pub region_marks: BTreeMap<RegionId, Watermarks>,
 }
 
 #[derive(Clone, Debug)]
-struct Cursor {
+struct BuildCursor {
     partition: Partition,
     /// The last row that was looked at.
     row: Option<Bytes>,
@@ -58,12 +58,12 @@ struct Cursor {
 
 impl Shards {
     pub fn load(topology: &Topology, overlay: &Overlay, rows: &dyn Rows) -> Shards {
-        let building = Some(Cursor { partition: Partition(0), row: None });
+        let building = Some(BuildCursor { partition: Partition(0), row: None });
         let mut shards = Shards { states: BTreeMap::new(), building, stored_bytes: 0 };
         for copies in topology.copies_in_use() {
             for partition in Partition::all() {
                 let row = overlay.get(rows, &rows::mark(partition, copies)).0;
-                if let Some(marks) = row.and_then(|row| Marks::decode(&mut Reader::new(row))) {
+                if let Some(marks) = row.and_then(|row| Watermarks::decode(&mut Reader::new(row))) {
                     shards.state(Shard { partition, copies }).marks = marks;
                 }
             }
@@ -71,22 +71,22 @@ impl Shards {
         shards
     }
 
-    pub fn state(&mut self, shard: Shard) -> &mut State {
+    pub fn state(&mut self, shard: Shard) -> &mut ShardState {
         let none = || Partition::all().map(|_| None).collect();
         self.states.entry(shard.copies).or_insert_with(none)[shard.partition.idx()].get_or_insert_default()
     }
 
-    fn get(&self, shard: Shard) -> Option<&State> {
+    fn get(&self, shard: Shard) -> Option<&ShardState> {
         self.states.get(&shard.copies)?[shard.partition.idx()].as_ref()
     }
 
-    pub fn marks(&self, shard: Shard) -> Marks {
-        self.get(shard).map_or_else(Marks::default, |state| state.marks.clone())
+    pub fn marks(&self, shard: Shard) -> Watermarks {
+        self.get(shard).map_or_else(Watermarks::default, |state| state.marks.clone())
     }
 
     /// What another region said of a shard.
-    pub fn marks_abroad(&self, shard: Shard, region: RegionId) -> Option<&Marks> {
-        self.get(shard)?.abroad.get(&region)
+    pub fn marks_of_region(&self, shard: Shard, region: RegionId) -> Option<&Watermarks> {
+        self.get(shard)?.region_marks.get(&region)
     }
 
     pub fn cover(&self, shard: Shard, record: &Record) -> bool {
@@ -117,7 +117,7 @@ impl Shards {
     /// What another region said counts no more.
     pub fn forget_region(&mut self, region: RegionId) {
         let all = self.states.values_mut().flatten().flatten();
-        all.for_each(|state| drop(state.abroad.remove(&region)));
+        all.for_each(|state| drop(state.region_marks.remove(&region)));
     }
 
     /// The shard is not kept any more.
@@ -163,8 +163,8 @@ impl Mesh {
         }
     }
 
-    fn build(&mut self, t: &Turn<'_>, cursor: Cursor, left: &mut usize) -> Option<Cursor> {
-        let Cursor { partition, row } = cursor;
+    fn build(&mut self, t: &Turn<'_>, cursor: BuildCursor, left: &mut usize) -> Option<BuildCursor> {
+        let BuildCursor { partition, row } = cursor;
         let from = match &row {
             Some(row) => [row.as_ref(), b"\0"].concat().into(),
             None => rows::records_from(partition, b""),
@@ -185,18 +185,18 @@ impl Mesh {
             !more
         });
         for (key, copies, request) in repeated {
-            self.count_once(t, &key, Shard { partition, copies }, request);
+            self.undo_repeats(t, &key, Shard { partition, copies }, request);
         }
         if more {
-            return Some(Cursor { partition, row: last });
+            return Some(BuildCursor { partition, row: last });
         }
-        partition.0.checked_add(1).map(|next| Cursor { partition: Partition(next), row: None })
+        partition.0.checked_add(1).map(|next| BuildCursor { partition: Partition(next), row: None })
     }
 
     /// What this node vouches for, itself first. One that has lost its disk vouches for nothing until it has
     /// everything again: what its earlier life wrote may be with one other only.
-    pub(super) fn known(&self, shard: Shard) -> Known {
-        let floor = if self.wakening.is_empty() { Stamp::ZERO } else { self.floor };
+    pub(super) fn known(&self, shard: Shard) -> StampVector {
+        let floor = if self.readiness.is_wiped() { Stamp::ZERO } else { self.floor };
         let mut known = vec![(self.params.actor, floor)];
         if let Some(state) = self.shards.get(shard) {
             known.extend(state.known.iter().map(|(actor, stamp)| (*actor, *stamp)));

@@ -9,7 +9,7 @@ use base::NodeId;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct MachineStatus {
     pub epoch: Epoch,
     pub is_serving: bool,
     /// The disk has no room, so nothing that grows is taken in.
@@ -47,10 +47,10 @@ impl Mesh {
         self.clock.last().ms()
     }
 
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> MachineStatus {
         let kept: Vec<Shard> = self.all_shards().filter(|shard| self.keeps(*shard)).collect();
         let others = self.topology.members().iter().map(|member| member.node);
-        Status {
+        MachineStatus {
             epoch: self.topology.epoch,
             is_serving: self.is_serving(),
             is_full: self.is_full(),
@@ -66,9 +66,9 @@ impl Mesh {
             hinted: self.hints.waiting().collect(),
             overlay_bytes: self.overlay.bytes(),
             n_operations: self.operations.len(),
-            log_bytes: self.abroad.log.bytes,
-            log_begins: self.abroad.log.trimmed,
-            log_ends: self.abroad.log.last,
+            log_bytes: self.remote.log.bytes,
+            log_begins: self.remote.log.trimmed,
+            log_ends: self.remote.log.last,
         }
     }
 }

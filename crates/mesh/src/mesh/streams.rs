@@ -3,17 +3,17 @@
 //! Entries that every region has are removed. Entries beyond the log's bound are removed too; regions that lack them get
 //! them from anti-entropy, which always runs.
 
-use super::abroad::Other;
 use super::bundle::{Bundle, bundles};
+use super::remote_regions::RemoteRegion;
 use super::{Mesh, Operation, Then, Turn};
 use crate::actor::RegionId;
-use crate::frame::{Ask, Frame, Outcome, Shard};
+use crate::frame::{Frame, OpId, Shard, StoreOutcome};
 use crate::hlc::Stamp;
 use crate::key::Key;
-use crate::log::{Entry, operation};
+use crate::log::{LogEntry, operation};
 use crate::record::Record;
 use crate::rows;
-use crate::stream::{Stream, WINDOW_BYTES, WINDOW_ENTRIES};
+use crate::stream::{RegionStream, WINDOW_BYTES, WINDOW_ENTRIES};
 use base::mutant::{Mutant, planted};
 use base::{Instant, NodeId};
 use bytes::Bytes;
@@ -31,14 +31,14 @@ const LOOKS_PER_TICK: usize = 64;
 
 /// An entry on its way to another region.
 #[derive(Debug)]
-pub(super) struct Replicating {
+pub(super) struct RegionSendOp {
     region: RegionId,
     seqs: Vec<u64>,
     to: NodeId,
 }
 
 /// What a write has made of a record, for the log.
-pub(super) struct Change<'a> {
+pub(super) struct LoggedChange<'a> {
     pub key: &'a Key,
     pub before: Option<&'a Record>,
     pub after: &'a Record,
@@ -47,14 +47,14 @@ pub(super) struct Change<'a> {
 
 impl Mesh {
     /// Puts a write of this node into the log, in the batch that holds its record.
-    pub(super) fn append(&mut self, t: &mut Turn<'_>, change: &Change<'_>) {
-        if self.abroad.others.is_empty() {
+    pub(super) fn append(&mut self, t: &mut Turn<'_>, change: &LoggedChange<'_>) {
+        if self.remote.others.is_empty() {
             return;
         }
         let header = &change.after.header;
-        let entry = Entry {
+        let entry = LogEntry {
             seq: header.dot.counter,
-            prev: self.abroad.log.last,
+            prev: self.remote.log.last,
             operation: operation(change.before, change.after, t.now.wall_ms),
             key: change.key.clone(),
             old: change.before.map(|record| record.context.clone()).unwrap_or_default(),
@@ -63,12 +63,12 @@ impl Mesh {
             record: change.delta.clone(),
         };
         let bytes = entry.encode();
-        self.abroad.log.last = entry.seq;
-        self.abroad.log.bytes += bytes.len() as u64;
-        self.abroad.is_dirty = true;
+        self.remote.log.last = entry.seq;
+        self.remote.log.bytes += bytes.len() as u64;
+        self.remote.is_dirty = true;
         self.put_row(rows::log(entry.seq), Some(bytes));
         if planted(Mutant::StreamedBeforePersist) {
-            self.abroad.durable = entry.seq;
+            self.remote.durable = entry.seq;
             return self.pump_all(t);
         }
         let seq = self.next_seq();
@@ -77,42 +77,42 @@ impl Mesh {
 
     /// The head goes with the last entry of a turn.
     pub(super) fn write_log_head(&mut self) {
-        if std::mem::take(&mut self.abroad.is_dirty) {
-            self.put_row(Bytes::from_static(rows::LOG_HEAD), Some(self.abroad.log.encode()));
+        if std::mem::take(&mut self.remote.is_dirty) {
+            self.put_row(Bytes::from_static(rows::LOG_HEAD), Some(self.remote.log.encode()));
         }
     }
 
     /// Sends what has become durable.
     pub(super) fn pump_all(&mut self, t: &mut Turn<'_>) {
-        if self.abroad.others.is_empty() {
+        if self.remote.others.is_empty() {
             return;
         }
-        for region in self.abroad.regions().collect::<Vec<_>>() {
+        for region in self.remote.regions().collect::<Vec<_>>() {
             self.pump(t, region);
         }
     }
 
     /// Sends as much as the window takes.
     fn pump(&mut self, t: &mut Turn<'_>, region: RegionId) {
-        let Some(other) = self.abroad.others.get(&region) else { return };
-        let (from, to) = (other.stream.cursor(), self.abroad.durable);
-        if from >= to || !other.stream.has_room() {
+        let Some(other) = self.remote.others.get(&region) else { return };
+        let (from, to) = (other.stream.cursor(), self.remote.durable);
+        if from >= to || !other.stream.has_capacity() {
             return;
         }
-        let room = WINDOW_ENTRIES - other.stream.n_under_way();
+        let capacity = WINDOW_ENTRIES - other.stream.n_under_way();
         let (mut entries, mut bytes) = (Vec::new(), 0);
         let (first, end) = (rows::log(from + 1), rows::log(to + 1));
         self.overlay.scan(t.rows, &first, &end, &mut |_, value| {
             entries.push(value.clone());
             bytes += value.len();
-            entries.len() < room && bytes < WINDOW_BYTES
+            entries.len() < capacity && bytes < WINDOW_BYTES
         });
         let mut leaving = Vec::new();
         for bytes in entries {
-            let entry = Entry::decode(bytes.clone()).expect("a row that we wrote can be read");
-            let keeper = self.abroad.keeper(&mut self.peers, t.now.at, region, &entry.key);
-            let Some(other) = self.abroad.others.get_mut(&region) else { return };
-            if keeper.is_none() || !other.stream.has_room() {
+            let entry = LogEntry::decode(bytes.clone()).expect("a row that we wrote can be read");
+            let keeper = self.remote.replica_in(&mut self.peers, t.now.at, region, &entry.key);
+            let Some(other) = self.remote.others.get_mut(&region) else { return };
+            if keeper.is_none() || !other.stream.has_capacity() {
                 break;
             }
             other.stream.sent(entry.seq, entry.prev, entry.stamp, bytes.len());
@@ -122,86 +122,87 @@ impl Mesh {
     }
 
     /// What cannot be sent now is tried again a little later.
-    fn send_entries(&mut self, t: &mut Turn<'_>, region: RegionId, entries: Vec<(Entry, Bytes)>) {
+    fn send_entries(&mut self, t: &mut Turn<'_>, region: RegionId, entries: Vec<(LogEntry, Bytes)>) {
         for Bundle { seqs, bytes, first, .. } in bundles(entries) {
-            match self.abroad.keeper(&mut self.peers, t.now.at, region, &first.key) {
-                Some(to) => self.replicate(t, Replicating { region, seqs, to }, bytes),
-                None => self.again(region, &seqs, t.now.at.after(AGAIN_AFTER)),
+            match self.remote.replica_in(&mut self.peers, t.now.at, region, &first.key) {
+                Some(to) => self.send_to_region(t, RegionSendOp { region, seqs, to }, bytes),
+                None => self.retry_at(region, &seqs, t.now.at.after(AGAIN_AFTER)),
             }
         }
     }
 
-    fn replicate(&mut self, t: &mut Turn<'_>, replicating: Replicating, entry: Bytes) {
-        let to = replicating.to;
-        let ask = self.begin(t, Operation::Replicate(replicating), t.now.at.after(self.params.timeout));
-        self.send(t, to, Frame::Replicate { ask, entry });
+    fn send_to_region(&mut self, t: &mut Turn<'_>, region_send_op: RegionSendOp, entry: Bytes) {
+        let to = region_send_op.to;
+        let id = self.begin(t, Operation::SendToRegion(region_send_op), t.now.at.after(self.params.timeout));
+        self.send(t, to, Frame::Replicate { id, entry });
     }
 
     /// A quorum of the other region has it.
-    pub(super) fn replicate_stored(&mut self, t: &mut Turn<'_>, ask: Ask, outcome: Outcome) {
-        let Some(Operation::Replicate(done)) = self.finish(ask).map(|pending| pending.operation) else {
+    pub(super) fn region_send_stored(&mut self, t: &mut Turn<'_>, id: OpId, outcome: StoreOutcome) {
+        let Some(Operation::SendToRegion(done)) = self.finish(id).map(|pending| pending.operation) else {
             return;
         };
         for seq in done.seqs {
-            let Some(other) = self.abroad.others.get_mut(&done.region) else { return };
-            if other.stream.landed(seq) {
-                self.write_reached(t, done.region, seq, outcome);
+            let Some(other) = self.remote.others.get_mut(&done.region) else { return };
+            if other.stream.acknowledge(seq) {
+                self.add_reached(t, done.region, seq, outcome);
             }
         }
         self.pump(t, done.region);
     }
 
-    pub(super) fn decline_replicate(&mut self, t: &mut Turn<'_>, ask: Ask) {
-        if let Some(Operation::Replicate(failed)) = self.finish(ask).map(|pending| pending.operation) {
-            self.again(failed.region, &failed.seqs, t.now.at.after(AGAIN_AFTER));
+    pub(super) fn decline_region_send(&mut self, t: &mut Turn<'_>, id: OpId) {
+        if let Some(Operation::SendToRegion(failed)) = self.finish(id).map(|pending| pending.operation) {
+            self.retry_at(failed.region, &failed.seqs, t.now.at.after(AGAIN_AFTER));
         }
     }
 
-    pub(super) fn expire_replicate(&mut self, t: &mut Turn<'_>, replicating: Replicating) {
-        self.peers.silent(replicating.to, t.now.at);
-        self.again(replicating.region, &replicating.seqs, t.now.at);
+    pub(super) fn expire_region_send(&mut self, t: &mut Turn<'_>, region_send_op: RegionSendOp) {
+        self.peers.mark_unanswered(region_send_op.to, t.now.at);
+        self.retry_at(region_send_op.region, &region_send_op.seqs, t.now.at);
     }
 
     /// The connection to a node broke: entries in flight to it are sent again, to any node that answers, without waiting for
     /// their timeout. Entries that have arrived all the same are merged twice, which changes nothing.
-    pub(super) fn lose_entries(&mut self, t: &mut Turn<'_>, node: NodeId) {
-        if self.abroad.home(node).is_none() {
+    pub(super) fn resend_entries_of(&mut self, t: &mut Turn<'_>, node: NodeId) {
+        if self.remote.region_of(node).is_none() {
             return;
         }
-        let lost = |operation: &Operation| matches!(operation, Operation::Replicate(one) if one.to == node);
+        let lost =
+            |operation: &Operation| matches!(operation, Operation::SendToRegion(one) if one.to == node);
         let lost = self.operations.iter().filter(|(_, pending)| lost(&pending.operation));
-        for ask in lost.map(|(ask, _)| *ask).collect::<Vec<_>>() {
-            self.decline_replicate(t, ask);
+        for id in lost.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.decline_region_send(t, id);
         }
     }
 
-    fn again(&mut self, region: RegionId, seqs: &[u64], at: Instant) {
-        if let Some(other) = self.abroad.others.get_mut(&region) {
-            seqs.iter().for_each(|seq| other.stream.failed(*seq, at));
+    fn retry_at(&mut self, region: RegionId, seqs: &[u64], at: Instant) {
+        if let Some(other) = self.remote.others.get_mut(&region) {
+            seqs.iter().for_each(|seq| other.stream.retry_at(*seq, at));
         }
     }
 
     pub(super) fn step_streams(&mut self, t: &mut Turn<'_>) {
-        for region in self.abroad.regions().collect::<Vec<_>>() {
-            self.send_again(t, region);
+        for region in self.remote.regions().collect::<Vec<_>>() {
+            self.resend_overdue(t, region);
             self.pump(t, region);
-            self.compare_abroad(t, region);
+            self.compare_with_region(t, region);
         }
-        if t.now.at >= self.abroad.save_at {
-            self.abroad.save_at = t.now.at.after(SAVE_INTERVAL);
+        if t.now.at >= self.remote.save_at {
+            self.remote.save_at = t.now.at.after(SAVE_INTERVAL);
             self.trim(t);
             self.save_streams();
         }
     }
 
-    fn send_again(&mut self, t: &mut Turn<'_>, region: RegionId) {
-        let Some(other) = self.abroad.others.get_mut(&region) else { return };
+    fn resend_overdue(&mut self, t: &mut Turn<'_>, region: RegionId) {
+        let Some(other) = self.remote.others.get_mut(&region) else { return };
         let mut entries = Vec::new();
         for seq in other.stream.overdue(t.now.at) {
             let bytes = self.overlay.get(t.rows, &rows::log(seq)).0;
-            match bytes.and_then(|bytes| Some((Entry::decode(bytes.clone())?, bytes))) {
+            match bytes.and_then(|bytes| Some((LogEntry::decode(bytes.clone())?, bytes))) {
                 Some(found) => entries.push(found),
-                None => self.again(region, &[seq], t.now.at.after(AGAIN_AFTER)),
+                None => self.retry_at(region, &[seq], t.now.at.after(AGAIN_AFTER)),
             }
         }
         self.send_entries(t, region, entries);
@@ -209,19 +210,19 @@ impl Mesh {
 
     /// Removes what every region has, and what is too much.
     fn trim(&mut self, t: &mut Turn<'_>) {
-        let acked = self.abroad.others.values().map(|other| other.stream.acked()).min();
+        let acked = self.remote.others.values().map(|other| other.stream.acked()).min();
         let upto = if planted(Mutant::LogCutInSilence) {
-            self.abroad.others.values().map(|other| other.stream.cursor()).max()
+            self.remote.others.values().map(|other| other.stream.cursor()).max()
         } else {
             acked
         };
-        let upto = upto.unwrap_or(self.abroad.log.last);
-        let mut head = self.abroad.log;
+        let upto = upto.unwrap_or(self.remote.log.last);
+        let mut head = self.remote.log;
         let mut found = Vec::new();
-        let (first, end) = (rows::log(head.trimmed + 1), rows::log(self.abroad.durable + 1));
-        let limit = self.abroad.log_bytes_max;
+        let (first, end) = (rows::log(head.trimmed + 1), rows::log(self.remote.durable + 1));
+        let limit = self.remote.log_bytes_max;
         self.overlay.scan(t.rows, &first, &end, &mut |row, value| {
-            let Some(entry) = Entry::decode(value.clone()) else { return false };
+            let Some(entry) = LogEntry::decode(value.clone()) else { return false };
             if (entry.seq > upto && head.bytes <= limit) || found.len() >= TRIM_ENTRIES {
                 return false;
             }
@@ -234,10 +235,10 @@ impl Mesh {
             return;
         }
         found.into_iter().for_each(|row| self.put_row(row, None));
-        (self.abroad.log, self.abroad.is_dirty) = (head, true);
-        for other in self.abroad.others.values_mut() {
+        (self.remote.log, self.remote.is_dirty) = (head, true);
+        for other in self.remote.others.values_mut() {
             if planted(Mutant::LogCutInSilence) {
-                other.stream = Stream::resume(head.trimmed, None)
+                other.stream = RegionStream::resume(head.trimmed, None)
             } else {
                 other.stream.skip(head.trimmed, head.trimmed_stamp)
             }
@@ -247,7 +248,7 @@ impl Mesh {
     /// In the batch that also holds what was trimmed, so that a start never finds a hole that it does not know of.
     pub(super) fn save_streams(&mut self) {
         let mut changed = Vec::new();
-        for (region, other) in &mut self.abroad.others {
+        for (region, other) in &mut self.remote.others {
             let row = other.stream.encode();
             if row != other.saved {
                 other.saved = row.clone();
@@ -258,16 +259,16 @@ impl Mesh {
     }
 
     /// Compares shards of this node with another region, one after the other, always.
-    fn compare_abroad(&mut self, t: &mut Turn<'_>, region: RegionId) {
+    fn compare_with_region(&mut self, t: &mut Turn<'_>, region: RegionId) {
         let now = t.now.at;
-        let is_due = |other: &Other| other.exchanges < EXCHANGES_MAX && now >= other.round_at;
-        let due = self.abroad.others.get(&region).is_some_and(is_due);
+        let is_due = |other: &RemoteRegion| other.exchanges < EXCHANGES_MAX && now >= other.round_at;
+        let due = self.remote.others.get(&region).is_some_and(is_due);
         if !due || self.floor == Stamp::ZERO || planted(Mutant::RegionsNotCompared) {
             return;
         }
         let shards: Vec<_> = self.all_shards().filter(|shard| self.is_settled(*shard)).collect();
         for _ in 0..LOOKS_PER_TICK.min(shards.len()) {
-            let Some(other) = self.abroad.others.get_mut(&region) else { return };
+            let Some(other) = self.remote.others.get_mut(&region) else { return };
             if !is_due(other) {
                 return;
             }
@@ -277,7 +278,7 @@ impl Mesh {
                 other.round_at = t.now.at.after(self.params.round_every);
             }
             if self.shards.is_built(shard.partition)
-                && let Some(peer) = self.peer_abroad(t.now.at, region, shard)
+                && let Some(peer) = self.peer_in_region(t.now.at, region, shard)
             {
                 self.start_exchange(t, shard, peer);
             }
@@ -287,13 +288,13 @@ impl Mesh {
     /// Another region has compared: entries that were cut from the log may be known to be there.
     pub(super) fn close_gap(&mut self, region: RegionId) {
         let here = self.params.actor.region;
-        if self.abroad.others.get(&region).is_none_or(|other| other.stream.gap().is_none()) {
+        if self.remote.others.get(&region).is_none_or(|other| other.stream.gap().is_none()) {
             return;
         }
         let there =
-            |shard| self.shards.marks_abroad(shard, region).map_or(Stamp::ZERO, |marks| marks.of(here));
+            |shard| self.shards.marks_of_region(shard, region).map_or(Stamp::ZERO, |marks| marks.of(here));
         let upto = self.all_shards().filter(|shard| self.is_settled(*shard)).map(there).min();
-        if let (Some(upto), Some(other)) = (upto, self.abroad.others.get_mut(&region)) {
+        if let (Some(upto), Some(other)) = (upto, self.remote.others.get_mut(&region)) {
             other.stream.compared(upto);
         }
     }

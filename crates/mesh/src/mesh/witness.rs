@@ -16,11 +16,11 @@ const NEEDED: usize = 2;
 
 /// The last topology that each node has told, of those that are far ahead.
 #[derive(Default)]
-pub(super) struct Witnesses {
+pub(super) struct TopologyWitnesses {
     told: BTreeMap<NodeId, Topology>,
 }
 
-impl Witnesses {
+impl TopologyWitnesses {
     /// Whether a node that goes by `known` may follow what this one says to follow.
     pub fn confirm(&mut self, from: NodeId, topology: &Topology, known: Option<&Topology>) -> bool {
         let epoch = known.map_or(0, |known| known.epoch.0);
@@ -50,7 +50,7 @@ pub(super) fn is_far_behind(epoch: Epoch, known: Epoch) -> bool {
 mod tests {
     use super::*;
     use crate::RegionId;
-    use crate::topology::{Member, Space, Standing};
+    use crate::topology::{Member, MemberState, NamespaceCopies};
     use base::mutant::plant;
 
     fn topology(epoch: u64, nodes: u64) -> Topology {
@@ -58,18 +58,18 @@ mod tests {
             node: NodeId(node),
             zone: 0,
             points: 16,
-            standing: Standing::Serving,
+            state: MemberState::Serving,
             stale: false,
         };
         let members = (1..=nodes).map(member).collect();
-        Topology::new(Epoch(epoch), RegionId::of("here"), members, vec![Space { id: 0, copies: 3 }])
+        Topology::new(Epoch(epoch), RegionId::of("here"), members, vec![NamespaceCopies { id: 0, copies: 3 }])
     }
 
     #[test]
     fn an_epoch_far_ahead_is_believed_of_two_nodes_or_where_there_is_no_other() {
         plant(None);
         let (known, far) = (topology(3, 3), topology(u64::MAX, 3));
-        let mut witnesses = Witnesses::default();
+        let mut witnesses = TopologyWitnesses::default();
         let mut tell = |from: u64, told: &Topology| witnesses.confirm(NodeId(from), told, Some(&known));
         assert!(tell(2, &topology(4, 3)) && tell(2, &topology(3 + JUMP_MAX, 3)));
         assert!(!tell(2, &far) && !tell(2, &far), "the same node twice is one");
@@ -78,7 +78,7 @@ mod tests {
         assert!(!tell(2, &far), "what was said before counts no more");
         assert!(witnesses.confirm(NodeId(2), &topology(u64::MAX, 2), Some(&topology(3, 2))), "of two");
         plant(Some(Mutant::TopologyOfOne));
-        let taken = Witnesses::default().confirm(NodeId(2), &far, Some(&known));
+        let taken = TopologyWitnesses::default().confirm(NodeId(2), &far, Some(&known));
         plant(None);
         assert!(taken, "the planted bug takes the word of one");
     }
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn what_is_told_is_bounded() {
         plant(None);
-        let mut witnesses = Witnesses::default();
+        let mut witnesses = TopologyWitnesses::default();
         for node in 0..1_000 {
             witnesses.confirm(NodeId(node), &topology(u64::MAX - node, 3), Some(&topology(3, 3)));
         }

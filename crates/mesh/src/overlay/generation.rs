@@ -12,7 +12,7 @@ const SECTIONS: usize = 1 << SECTION_BITS;
 const SLOTS_MIN: usize = 8;
 
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct RowEntry {
     pub key: Bytes,
     pub value: Option<Bytes>,
     pub seq: Seq,
@@ -20,7 +20,7 @@ pub(super) struct Entry {
 
 /// Where a row lies in its generation, for as long as that lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(u32);
+pub(super) struct RowSlot(u32);
 
 #[derive(Debug)]
 pub(super) struct Generation {
@@ -30,20 +30,20 @@ pub(super) struct Generation {
 
 #[derive(Debug, Default)]
 struct Section {
-    entries: Vec<Entry>,
+    entries: Vec<RowEntry>,
     /// Open addressing, at most three quarters full.
-    slots: Vec<Slot>,
+    slots: Vec<HashSlot>,
 }
 
 /// The last bits of a row's hash and its number among the entries, counted from one; zero where there is none.
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot(u64);
+struct HashSlot(u64);
 
 /// What a put has met.
-pub(super) enum Met {
-    Nothing(Place),
+pub(super) enum PutResult {
+    New(RowSlot),
     /// The row as it was before.
-    Row(Option<Bytes>),
+    Replaced(Option<Bytes>),
 }
 
 impl Default for Generation {
@@ -63,36 +63,36 @@ impl Generation {
         self.len
     }
 
-    pub fn get(&self, hash: u64, key: &[u8]) -> Option<&Entry> {
+    pub fn get(&self, hash: u64, key: &[u8]) -> Option<&RowEntry> {
         let section = &self.sections[section_of(hash)];
         section.find(hash, key).map(|number| &section.entries[number])
     }
 
-    pub fn put(&mut self, hash: u64, entry: Entry) -> Met {
+    pub fn put(&mut self, hash: u64, entry: RowEntry) -> PutResult {
         let idx = section_of(hash);
         let section = &mut self.sections[idx];
         match section.find(hash, &entry.key) {
             Some(number) => {
                 let old = &mut section.entries[number];
                 old.seq = entry.seq;
-                Met::Row(std::mem::replace(&mut old.value, entry.value))
+                PutResult::Replaced(std::mem::replace(&mut old.value, entry.value))
             }
             None => {
                 let number = section.push(hash, entry);
                 self.len += 1;
-                Met::Nothing(Place(number << SECTION_BITS | idx as u32))
+                PutResult::New(RowSlot(number << SECTION_BITS | idx as u32))
             }
         }
     }
 
-    pub fn at(&self, place: Place) -> &Entry {
-        let (section, number) = (place.0 as usize % SECTIONS, place.0 >> SECTION_BITS);
+    pub fn at(&self, slot: RowSlot) -> &RowEntry {
+        let (section, number) = (slot.0 as usize % SECTIONS, slot.0 >> SECTION_BITS);
         &self.sections[section].entries[number as usize]
     }
 
     /// Every row, by key.
-    pub fn sorted(&self) -> Vec<&Entry> {
-        let mut entries: Vec<&Entry> = self.sections.iter().flat_map(|section| &section.entries).collect();
+    pub fn sorted(&self) -> Vec<&RowEntry> {
+        let mut entries: Vec<&RowEntry> = self.sections.iter().flat_map(|section| &section.entries).collect();
         entries.sort_unstable_by(|left, right| left.key.cmp(&right.key));
         entries
     }
@@ -102,9 +102,9 @@ fn section_of(hash: u64) -> usize {
     (hash >> (u64::BITS - SECTION_BITS)) as usize
 }
 
-impl Slot {
-    fn new(hash: u64, number: u32) -> Slot {
-        Slot(hash << 32 | u64::from(number + 1))
+impl HashSlot {
+    fn new(hash: u64, number: u32) -> HashSlot {
+        HashSlot(hash << 32 | u64::from(number + 1))
     }
 
     fn number(self) -> Option<usize> {
@@ -119,7 +119,7 @@ impl Slot {
 impl Section {
     fn after(last: &Section) -> Section {
         let slots = (last.entries.len() * 4 / 3 + 1).next_power_of_two().min(last.slots.len());
-        Section { entries: Vec::with_capacity(last.entries.len()), slots: vec![Slot::default(); slots] }
+        Section { entries: Vec::with_capacity(last.entries.len()), slots: vec![HashSlot::default(); slots] }
     }
 
     fn find(&self, hash: u64, key: &[u8]) -> Option<usize> {
@@ -135,19 +135,19 @@ impl Section {
         }
     }
 
-    fn push(&mut self, hash: u64, entry: Entry) -> u32 {
+    fn push(&mut self, hash: u64, entry: RowEntry) -> u32 {
         if self.entries.len() >= self.slots.len() / 4 * 3 {
             self.grow();
         }
         let number = u32::try_from(self.entries.len()).expect("a section is bounded by memory");
         self.entries.push(entry);
-        settle(&mut self.slots, Slot::new(hash, number));
+        settle(&mut self.slots, HashSlot::new(hash, number));
         number
     }
 
     /// Slots know as much of their hashes as they need to find their places again.
     fn grow(&mut self) {
-        let mut slots = vec![Slot::default(); (2 * self.slots.len()).max(SLOTS_MIN)];
+        let mut slots = vec![HashSlot::default(); (2 * self.slots.len()).max(SLOTS_MIN)];
         let taken = self.slots.iter().filter(|slot| slot.number().is_some());
         taken.for_each(|slot| settle(&mut slots, *slot));
         self.slots = slots;
@@ -155,7 +155,7 @@ impl Section {
 }
 
 /// Puts a slot into the first free place behind the one that its hash names.
-fn settle(slots: &mut [Slot], slot: Slot) {
+fn settle(slots: &mut [HashSlot], slot: HashSlot) {
     let mask = slots.len() - 1;
     let mut idx = slot.hash() as usize & mask;
     while slots[idx].number().is_some() {
@@ -169,18 +169,18 @@ mod tests {
     use super::*;
     use base::checksum::hash64;
 
-    fn entry(n: u32, seq: u64) -> Entry {
-        Entry { key: Bytes::from(n.to_be_bytes().to_vec()), value: Some(Bytes::new()), seq: Seq(seq) }
+    fn entry(n: u32, seq: u64) -> RowEntry {
+        RowEntry { key: Bytes::from(n.to_be_bytes().to_vec()), value: Some(Bytes::new()), seq: Seq(seq) }
     }
 
     #[test]
     fn rows_of_one_hash_are_told_apart() {
         let mut rows = Generation::default();
         for n in 0..100 {
-            assert!(matches!(rows.put(7, entry(n, 1)), Met::Nothing(_)));
+            assert!(matches!(rows.put(7, entry(n, 1)), PutResult::New(_)));
         }
         for n in 0..100 {
-            assert!(matches!(rows.put(7, entry(n, u64::from(n))), Met::Row(Some(_))));
+            assert!(matches!(rows.put(7, entry(n, u64::from(n))), PutResult::Replaced(Some(_))));
         }
         for n in 0..100u32 {
             assert_eq!(rows.get(7, &n.to_be_bytes()).map(|entry| entry.seq), Some(Seq(u64::from(n))));
@@ -189,16 +189,16 @@ mod tests {
     }
 
     #[test]
-    fn places_stay_while_the_generation_grows() {
+    fn row_slots_stay_valid_while_the_generation_grows() {
         let mut rows = Generation::default();
-        let mut places = Vec::new();
+        let mut slots = Vec::new();
         for n in 0..20_000u32 {
             let entry = entry(n.reverse_bits(), 1);
-            let Met::Nothing(place) = rows.put(hash64(&entry.key, 0), entry) else { panic!("it is new") };
-            places.push(place);
+            let PutResult::New(slot) = rows.put(hash64(&entry.key, 0), entry) else { panic!("it is new") };
+            slots.push(slot);
         }
-        for (n, place) in (0..20_000u32).zip(places) {
-            assert_eq!(rows.at(place).key, n.reverse_bits().to_be_bytes()[..]);
+        for (n, slot) in (0..20_000u32).zip(slots) {
+            assert_eq!(rows.at(slot).key, n.reverse_bits().to_be_bytes()[..]);
         }
         let sorted = rows.sorted();
         assert_eq!((sorted.len(), rows.len()), (20_000, 20_000));

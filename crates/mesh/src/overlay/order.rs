@@ -2,43 +2,43 @@
 //! for most kinds its partition; a group is sorted when a scan reaches it. Most rows are never scanned while they are in
 //! memory, and groups that are scanned often have few new rows.
 
-use super::generation::{Entry, Generation, Place};
+use super::generation::{Generation, RowEntry, RowSlot};
 use std::ops::Range;
 
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    shelves: Vec<Shelf>,
+    groups: Vec<PrefixGroup>,
 }
 
 #[derive(Debug, Default)]
-struct Shelf {
-    places: Vec<Place>,
+struct PrefixGroup {
+    slots: Vec<RowSlot>,
     /// So many from the first are in order.
     n_sorted: usize,
 }
 
-pub(super) fn shelf_of(key: &[u8]) -> usize {
+pub(super) fn group_of(key: &[u8]) -> usize {
     let byte = |idx| key.get(idx).copied().map_or(0, usize::from);
     byte(0) << 8 | byte(1)
 }
 
 impl Order {
     /// A row that is new to its generation.
-    pub fn add(&mut self, shelf: usize, place: Place) {
-        if shelf >= self.shelves.len() {
-            self.shelves.resize_with(shelf + 1, Shelf::default);
+    pub fn add(&mut self, group: usize, slot: RowSlot) {
+        if group >= self.groups.len() {
+            self.groups.resize_with(group + 1, PrefixGroup::default);
         }
-        self.shelves[shelf].places.push(place);
+        self.groups[group].slots.push(slot);
     }
 
     /// Whether everything in `[from, to)` is in order.
-    pub fn is_arranged(&self, from: &[u8], to: &[u8]) -> bool {
-        self.shelves[self.span(from, to)].iter().all(|shelf| shelf.n_sorted == shelf.places.len())
+    pub fn is_sorted(&self, from: &[u8], to: &[u8]) -> bool {
+        self.groups[self.span(from, to)].iter().all(|group| group.n_sorted == group.slots.len())
     }
 
-    pub fn arrange(&mut self, rows: &Generation, from: &[u8], to: &[u8]) {
+    pub fn sort(&mut self, rows: &Generation, from: &[u8], to: &[u8]) {
         let span = self.span(from, to);
-        self.shelves[span].iter_mut().for_each(|shelf| shelf.arrange(rows));
+        self.groups[span].iter_mut().for_each(|group| group.sort(rows));
     }
 
     /// Rows in `[from, to)`, which was put in order.
@@ -47,48 +47,46 @@ impl Order {
         rows: &'a Generation,
         from: &'a [u8],
         to: &'a [u8],
-    ) -> impl Iterator<Item = &'a Entry> + 'a {
-        let within = move |shelf: &'a Shelf| shelf.within(rows, from, to);
-        self.shelves[self.span(from, to)].iter().flat_map(within).map(|place| rows.at(*place))
+    ) -> impl Iterator<Item = &'a RowEntry> + 'a {
+        let within = move |group: &'a PrefixGroup| group.within(rows, from, to);
+        self.groups[self.span(from, to)].iter().flat_map(within).map(|slot| rows.at(*slot))
     }
 
     /// The shelves on which `[from, to)` lies.
     fn span(&self, from: &[u8], to: &[u8]) -> Range<usize> {
-        let end = self.shelves.len().min(shelf_of(to) + 1);
-        shelf_of(from).min(end)..end
+        let end = self.groups.len().min(group_of(to) + 1);
+        group_of(from).min(end)..end
     }
 }
 
-impl Shelf {
+impl PrefixGroup {
     /// Brings the new ones into order, and then between those that are: from the last on, each moves what lies behind
     /// it once. Rows that came in order, as those of a log do, are found to be at their places at once.
-    fn arrange(&mut self, rows: &Generation) {
-        let mut new = self.places.split_off(self.n_sorted);
-        let key = |place: &Place| &rows.at(*place).key;
+    fn sort(&mut self, rows: &Generation) {
+        let mut new = self.slots.split_off(self.n_sorted);
+        let key = |slot: &RowSlot| &rows.at(*slot).key;
         new.sort_unstable_by(|left, right| key(left).cmp(key(right)));
         let mut end = self.n_sorted;
-        self.places.extend_from_slice(&new);
+        self.slots.extend_from_slice(&new);
         while end > 0
-            && let Some(place) = new.pop()
+            && let Some(slot) = new.pop()
         {
-            let old = &self.places[..end];
+            let old = &self.slots[..end];
             let at = match old.last() {
-                Some(last) if key(last) > key(&place) => {
-                    old.partition_point(|other| key(other) < key(&place))
-                }
+                Some(last) if key(last) > key(&slot) => old.partition_point(|other| key(other) < key(&slot)),
                 _ => end,
             };
-            self.places.copy_within(at..end, at + new.len() + 1);
-            self.places[at + new.len()] = place;
+            self.slots.copy_within(at..end, at + new.len() + 1);
+            self.slots[at + new.len()] = slot;
             end = at;
         }
-        self.places[..new.len()].copy_from_slice(&new);
-        self.n_sorted = self.places.len();
+        self.slots[..new.len()].copy_from_slice(&new);
+        self.n_sorted = self.slots.len();
     }
 
-    fn within(&self, rows: &Generation, from: &[u8], to: &[u8]) -> &[Place] {
-        let before = |bound: &[u8]| self.places.partition_point(|place| rows.at(*place).key < *bound);
+    fn within(&self, rows: &Generation, from: &[u8], to: &[u8]) -> &[RowSlot] {
+        let before = |bound: &[u8]| self.slots.partition_point(|slot| rows.at(*slot).key < *bound);
         let (start, end) = (before(from), before(to));
-        &self.places[start.min(end)..end]
+        &self.slots[start.min(end)..end]
     }
 }

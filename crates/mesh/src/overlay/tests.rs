@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 /// Rows that were flushed, in memory.
 #[derive(Clone, Default)]
-pub(crate) struct Shelf(pub BTreeMap<Bytes, Bytes>);
+pub(crate) struct MemoryRows(pub BTreeMap<Bytes, Bytes>);
 
-impl Shelf {
+impl MemoryRows {
     pub(crate) fn flush(&mut self, flush: &Flush) {
         for (key, value) in flush.rows() {
             match value {
@@ -18,7 +18,7 @@ impl Shelf {
     }
 }
 
-impl Rows for Shelf {
+impl Rows for MemoryRows {
     fn get(&self, key: &[u8]) -> Option<Bytes> {
         self.0.get(key).cloned()
     }
@@ -39,9 +39,15 @@ fn any_key(rng: &mut Rng) -> Vec<u8> {
 }
 
 /// What a scan sees, up to so many rows.
-fn scanned(overlay: &Overlay, shelf: &Shelf, from: &[u8], to: &[u8], most: usize) -> Vec<(Vec<u8>, Bytes)> {
+fn scanned(
+    overlay: &Overlay,
+    rows: &MemoryRows,
+    from: &[u8],
+    to: &[u8],
+    most: usize,
+) -> Vec<(Vec<u8>, Bytes)> {
     let mut seen = Vec::new();
-    overlay.scan(shelf, from, to, &mut |key, value| {
+    overlay.scan(rows, from, to, &mut |key, value| {
         seen.push((key.to_vec(), value.clone()));
         seen.len() < most
     });
@@ -52,14 +58,14 @@ proptest! {
     #[test]
     fn memory_and_store_together_read_as_one_table(seed: u64) {
         let mut rng = Rng::new(seed);
-        let (mut overlay, mut shelf, mut model) = (Overlay::new(seed), Shelf::default(), BTreeMap::new());
+        let (mut overlay, mut rows, mut model) = (Overlay::new(seed), MemoryRows::default(), BTreeMap::new());
         let mut flush = None;
         for n in 1..200 {
             match rng.between(0, 16) {
                 0 if flush.is_none() => flush = Some(overlay.freeze(Seq(n))),
                 1 => {
                     if let Some(done) = flush.take() {
-                        shelf.flush(&done);
+                        rows.flush(&done);
                         prop_assert!(overlay.flushed(done.number + 1).is_none(), "another flush");
                         prop_assert!(overlay.flushed(done.number).is_some());
                     }
@@ -69,13 +75,13 @@ proptest! {
                     let inside = model.iter().filter(|(key, _): &(&Bytes, &Bytes)| from <= **key && **key < to);
                     let expected: Vec<_> =
                         inside.take(most).map(|(key, value)| (key.to_vec(), value.clone())).collect();
-                    prop_assert_eq!(scanned(&overlay, &shelf, &from, &to, most), expected);
+                    prop_assert_eq!(scanned(&overlay, &rows, &from, &to, most), expected);
                 }
                 _ => {
                     let key = Bytes::from(any_key(&mut rng));
                     let value = (!rng.chance(300_000)).then(|| Bytes::from(vec![n as u8]));
                     overlay.put(Row { key: key.clone(), value: value.clone() }, Seq(n));
-                    prop_assert_eq!(overlay.get(&shelf, &key), (value.clone(), Seq(n)));
+                    prop_assert_eq!(overlay.get(&rows, &key), (value.clone(), Seq(n)));
                     match value {
                         Some(value) => model.insert(key, value),
                         None => model.remove(&key),
@@ -85,10 +91,10 @@ proptest! {
         }
         for _ in 0..50 {
             let key = any_key(&mut rng);
-            prop_assert_eq!(overlay.get(&shelf, &key).0, model.get(&key[..]).cloned());
+            prop_assert_eq!(overlay.get(&rows, &key).0, model.get(&key[..]).cloned());
         }
         let all: Vec<_> = model.iter().map(|(key, value)| (key.to_vec(), value.clone())).collect();
-        prop_assert_eq!(scanned(&overlay, &shelf, &[], &[9], usize::MAX), all);
+        prop_assert_eq!(scanned(&overlay, &rows, &[], &[9], usize::MAX), all);
     }
 }
 

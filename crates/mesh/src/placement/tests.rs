@@ -3,8 +3,8 @@ use base::Rng;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-fn places(ids: &[u64]) -> Vec<Place> {
-    ids.iter().map(|id| Place { node: NodeId(*id), zone: *id as u32, points: 64 }).collect()
+fn nodes(ids: &[u64]) -> Vec<RingNode> {
+    ids.iter().map(|id| RingNode { node: NodeId(*id), zone: *id as u32, points: 64 }).collect()
 }
 
 fn random_ids(rng: &mut Rng, n: usize) -> Vec<u64> {
@@ -14,7 +14,7 @@ fn random_ids(rng: &mut Rng, n: usize) -> Vec<u64> {
     ids
 }
 
-fn loads(lists: &Lists, copies: usize) -> BTreeMap<NodeId, usize> {
+fn loads(lists: &PreferenceLists, copies: usize) -> BTreeMap<NodeId, usize> {
     let mut loads = BTreeMap::new();
     for partition in Partition::all() {
         for node in lists.of(partition, copies) {
@@ -29,7 +29,7 @@ fn no_node_of_five_has_more_than_its_share_and_a_quarter() {
     let mut rng = Rng::new(1);
     let mut crooked = 0;
     for _ in 0..100 {
-        let lists = Lists::deal(&places(&random_ids(&mut rng, 5)));
+        let lists = PreferenceLists::build(&nodes(&random_ids(&mut rng, 5)));
         for copies in 1..=5 {
             let share = (PARTITIONS * copies) as f64 / 5.0;
             let most = loads(&lists, copies).into_values().max().unwrap();
@@ -45,7 +45,8 @@ fn a_node_that_joins_moves_little_more_than_its_share() {
     let (mut moved, mut needed) = (0, 0);
     for _ in 0..50 {
         let six = random_ids(&mut rng, 6);
-        let (before, after) = (Lists::deal(&places(&six[..5])), Lists::deal(&places(&six)));
+        let (before, after) =
+            (PreferenceLists::build(&nodes(&six[..5])), PreferenceLists::build(&nodes(&six)));
         for partition in Partition::all() {
             let old = before.of(partition, 3);
             moved += after.of(partition, 3).iter().filter(|node| !old.contains(node)).count();
@@ -57,16 +58,16 @@ fn a_node_that_joins_moves_little_more_than_its_share() {
 
 #[test]
 fn a_single_point_per_node_walks_the_ring_as_the_first_design_has_it() {
-    let mut three = places(&[1, 2, 3]);
-    three.iter_mut().for_each(|place| place.points = 1);
-    let lists = Lists::deal(&three);
+    let mut three = nodes(&[1, 2, 3]);
+    three.iter_mut().for_each(|node| node.points = 1);
+    let lists = PreferenceLists::build(&three);
     assert!(Partition::all().all(|partition| lists.of(partition, 3).len() == 3));
 }
 
 #[test]
 fn without_nodes_there_are_no_lists() {
-    assert!(Lists::deal(&[]).of(Partition(9), 3).is_empty());
-    assert_eq!(Lists::deal(&places(&[4])).of(Partition(9), 3), [NodeId(4)]);
+    assert!(PreferenceLists::build(&[]).of(Partition(9), 3).is_empty());
+    assert_eq!(PreferenceLists::build(&nodes(&[4])).of(Partition(9), 3), [NodeId(4)]);
 }
 
 proptest! {
@@ -74,13 +75,13 @@ proptest! {
     #[test]
     fn lists_are_distinct_full_and_spread_over_zones(seed: u64, n in 1usize..12, zones in 1u32..5) {
         let mut rng = Rng::new(seed);
-        let mut places = places(&random_ids(&mut rng, n));
-        for place in &mut places {
-            place.zone = rng.between(0, u64::from(zones)) as u32;
+        let mut nodes = nodes(&random_ids(&mut rng, n));
+        for node in &mut nodes {
+            node.zone = rng.between(0, u64::from(zones)) as u32;
         }
-        let lists = Lists::deal(&places);
-        let zone = |node: &NodeId| places.iter().find(|place| place.node == *node).unwrap().zone;
-        let all = places.iter().map(|place| place.zone).collect::<std::collections::BTreeSet<_>>().len();
+        let lists = PreferenceLists::build(&nodes);
+        let zone = |id: &NodeId| nodes.iter().find(|node| node.node == *id).unwrap().zone;
+        let all = nodes.iter().map(|node| node.zone).collect::<std::collections::BTreeSet<_>>().len();
         for partition in Partition::all() {
             for copies in 1..=3 {
                 let list = lists.of(partition, copies);
@@ -91,7 +92,7 @@ proptest! {
                 prop_assert_eq!(apart, list.len().min(all));
             }
         }
-        places.reverse();
-        prop_assert_eq!(lists, Lists::deal(&places), "the order in which nodes are named is no matter");
+        nodes.reverse();
+        prop_assert_eq!(lists, PreferenceLists::build(&nodes), "the order in which nodes are named is no matter");
     }
 }

@@ -4,15 +4,16 @@
 //! Fields that a version does not know are kept and written again.
 
 use super::{
-    Body, DecidedRequest, Fence, Header, Kind, METADATA_MAX, RECENT_MAX, REQUESTS_MAX, Rare, Recent, Record,
+    Body, DecidedRequest, Fence, Header, Kind, METADATA_MAX, RECENT_MAX, REQUESTS_MAX, RareFields,
+    RecentRequest, Record,
 };
 use crate::actor::{Dot, RegionId};
 use crate::ballot::Ballot;
 use crate::context::Context;
+use crate::counter::CounterState;
 use crate::hlc::Stamp;
-use crate::set::Set;
+use crate::set::OrSet;
 use crate::siblings::Siblings;
-use crate::tally::Tally;
 use base::codec::{Reader, put_bytes, put_varint};
 use bytes::Bytes;
 
@@ -171,7 +172,7 @@ fn put_field(out: &mut Vec<u8>, tag: u64, write: impl FnOnce(&mut Vec<u8>)) {
 fn encode_body(body: &Body, out: &mut Vec<u8>) {
     match body {
         Body::Register(value) => put_bytes(out, value),
-        Body::Tally(tally) => tally.encode(out),
+        Body::Counter(counter) => counter.encode(out),
         Body::Set(set) => set.encode(out),
         Body::Siblings(siblings) => siblings.encode(out),
     }
@@ -180,8 +181,8 @@ fn encode_body(body: &Body, out: &mut Vec<u8>) {
 fn decode_body(kind: Kind, reader: &mut Reader) -> Option<Body> {
     Some(match kind {
         Kind::Register => Body::Register(reader.bytes()?),
-        Kind::GrowingCounter | Kind::Counter | Kind::Numeric => Body::Tally(Tally::decode(reader)?),
-        Kind::Set => Body::Set(Set::decode(reader)?),
+        Kind::GrowingCounter | Kind::Counter | Kind::Numeric => Body::Counter(CounterState::decode(reader)?),
+        Kind::Set => Body::Set(OrSet::decode(reader)?),
         Kind::Siblings | Kind::Custom => Body::Siblings(Siblings::decode(reader)?),
     })
 }
@@ -234,7 +235,7 @@ fn decode_field(record: &mut Record, tag: u64, field: Bytes) -> Option<()> {
     reader.is_empty().then_some(())
 }
 
-fn decode_rare(rare: &mut Rare, tag: u64, mut reader: Reader, field: Bytes) -> Option<()> {
+fn decode_rare(rare: &mut RareFields, tag: u64, mut reader: Reader, field: Bytes) -> Option<()> {
     match tag {
         tag::FENCE => {
             let token = reader.varint()?;
@@ -268,10 +269,10 @@ fn decode_requests(reader: &mut Reader) -> Option<Vec<DecidedRequest>> {
     Some(requests).filter(|requests| !requests.is_empty())
 }
 
-fn decode_recent(mut reader: Reader) -> Option<Vec<Recent>> {
+fn decode_recent(mut reader: Reader) -> Option<Vec<RecentRequest>> {
     let mut recent = Vec::new();
     while !reader.is_empty() && recent.len() < RECENT_MAX {
-        recent.push(Recent { stamp: Stamp(reader.u64()?), request: reader.u64()? });
+        recent.push(RecentRequest { stamp: Stamp(reader.u64()?), request: reader.u64()? });
     }
     let ordered = recent.is_sorted_by(|left, right| left > right);
     (reader.is_empty() && ordered).then_some(recent)

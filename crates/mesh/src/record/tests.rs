@@ -6,7 +6,7 @@ fn record() -> Record {
     let dot = Dot { actor: Actor { region: RegionId(7), node: NodeId(300), incarnation: 2 }, counter: 9 };
     let mut context = Context::default();
     context.extend(dot);
-    let rare = Rare {
+    let rare = RareFields {
         fence: Some(Fence { lock: Bytes::from_static(b"lock"), token: 12 }),
         home: Some(RegionId(7)),
         metadata: vec![(Bytes::from_static(b"source"), Bytes::from_static(b"mobile"))],
@@ -23,7 +23,7 @@ fn record() -> Record {
         expires_ms: Some(90_000),
         rare: Some(Box::new(rare)),
     };
-    let recent = vec![Recent { stamp: Stamp::at_ms(5_000), request: 77 }];
+    let recent = vec![RecentRequest { stamp: Stamp::at_ms(5_000), request: 77 }];
     let body = Body::Register(Bytes::from_static(b"value"));
     Record { era: 1, kind: Kind::Register, header, body, context, created_ms: 4_000, recent }
 }

@@ -2,10 +2,10 @@
 //! leads. What watches and large reads need comes from the hub and the holds; backups need nothing, because they read
 //! a view of the store that no compaction touches.
 
-use super::{Apply, Output};
-use crate::compactor::{Sight, Steps};
-use crate::leases::Proposals;
-use crate::word::{Round, Said, Word};
+use super::{Apply, ApplyOutput};
+use crate::compactor::{CompactionContext, CompactorOutput};
+use crate::lease_clock::LeaderProposals;
+use crate::peer_message::{CompactionMessage, CompactionSignal, PeerMessage};
 use base::mutant::{Mutant, planted};
 use base::{Instant, NodeId, Revision};
 use coord::{AlarmKind, Command, Compact};
@@ -23,47 +23,53 @@ impl Apply {
 
     fn lag_bound(&self, now: Instant) -> Revision {
         let lag_max = self.params.compaction.lag_max;
-        let by_age = self.lagging.aged(now).unwrap_or(Revision::ZERO);
+        let by_age = self.lag_timeline.aged(now).unwrap_or(Revision::ZERO);
         by_age.max(Revision(self.state.revision().0.saturating_sub_unsigned(lag_max.revisions)))
     }
 
-    pub(super) fn compact_when_due(&mut self, now: Instant, out: &mut Output) {
-        self.kept.note(now, self.state.revision());
-        self.lagging.note(now, self.state.revision());
+    pub(super) fn compact_when_due(&mut self, now: Instant, out: &mut ApplyOutput) {
+        self.retention_timeline.note(now, self.state.revision());
+        self.lag_timeline.note(now, self.state.revision());
         self.gate.tick(now, self.state.compacted());
         self.hub.set_gate(self.gate.floor());
-        if self.compactor.is_awake(now, self.has_no_space()) {
-            self.with_compactor(now, out, |compactor, sight, steps| compactor.tick(sight, steps));
+        if self.compactor.may_act(now, self.has_no_space()) {
+            self.with_compactor(now, out, |compactor, context, output| compactor.tick(context, output));
         }
     }
 
-    pub(super) fn on_round(&mut self, now: Instant, from: NodeId, round: Round, out: &mut Output) {
-        let said = match round.said {
-            Said::Ask if self.gate.enter(round.epoch) => Said::Need(self.needed(now)),
-            Said::Notice(to) if self.gate.enter(round.epoch) => self.answer_notice(now, to),
-            Said::Ask | Said::Notice(_) => return,
-            Said::Need(_) | Said::Agreed | Said::Refused => {
-                return self.with_compactor(now, out, |compactor, sight, steps| {
-                    compactor.hear(sight, from, round, steps);
+    pub(super) fn on_round(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        round: CompactionMessage,
+        out: &mut ApplyOutput,
+    ) {
+        let signal = match round.signal {
+            CompactionSignal::Ask if self.gate.enter(round.epoch) => CompactionSignal::Need(self.needed(now)),
+            CompactionSignal::Notice(to) if self.gate.enter(round.epoch) => self.answer_notice(now, to),
+            CompactionSignal::Ask | CompactionSignal::Notice(_) => return,
+            CompactionSignal::Need(_) | CompactionSignal::Agreed | CompactionSignal::Refused => {
+                return self.with_compactor(now, out, |compactor, context, output| {
+                    compactor.on_message(context, from, round, output);
                 });
             }
         };
-        self.say(now, from, Round { epoch: round.epoch, said }, out);
+        self.send(now, from, CompactionMessage { epoch: round.epoch, signal }, out);
     }
 
-    fn answer_notice(&mut self, now: Instant, to: Revision) -> Said {
+    fn answer_notice(&mut self, now: Instant, to: Revision) -> CompactionSignal {
         let needed = self.needed(now);
         let agreed = self.gate.notice(now, to, || needed);
         self.hub.set_gate(self.gate.floor());
-        if agreed { Said::Agreed } else { Said::Refused }
+        if agreed { CompactionSignal::Agreed } else { CompactionSignal::Refused }
     }
 
     /// The leader asks itself, too.
-    fn say(&mut self, now: Instant, to: NodeId, round: Round, out: &mut Output) {
+    fn send(&mut self, now: Instant, to: NodeId, round: CompactionMessage, out: &mut ApplyOutput) {
         if to == self.params.me {
             self.on_round(now, to, round, out)
         } else {
-            out.words.push((to, Word::Round(round)))
+            out.peer_messages.push((to, PeerMessage::Compaction(round)))
         }
     }
 
@@ -74,30 +80,30 @@ impl Apply {
     fn with_compactor(
         &mut self,
         now: Instant,
-        out: &mut Output,
-        act: impl FnOnce(&mut crate::compactor::Compactor, &Sight<'_>, &mut Steps),
+        out: &mut ApplyOutput,
+        act: impl FnOnce(&mut crate::compactor::Compactor, &CompactionContext<'_>, &mut CompactorOutput),
     ) {
         let members = self.member_ids();
         if members.is_empty() {
             return;
         }
-        let sight = Sight {
+        let context = CompactionContext {
             now,
             members: &members,
             revision: self.state.revision(),
             compacted: self.state.compacted(),
-            aged: self.kept.aged(now),
+            aged: self.retention_timeline.aged(now),
             no_space: self.has_no_space(),
         };
-        let mut steps = Steps::default();
-        act(&mut self.compactor, &sight, &mut steps);
-        for (to, round) in steps.words {
-            self.say(now, to, round, out);
+        let mut output = CompactorOutput::default();
+        act(&mut self.compactor, &context, &mut output);
+        for (to, round) in output.peer_messages {
+            self.send(now, to, round, out);
         }
-        if let (Some(revision), Some(term)) = (steps.compact, self.lessor.term()) {
+        if let (Some(revision), Some(term)) = (output.compact, self.lease_clock.term()) {
             let mut bytes = Vec::new();
             Command::Compact(Compact { revision, physical: false }).encode(&mut bytes);
-            out.proposals.push(Proposals { term, commands: vec![bytes.into()] });
+            out.proposals.push(LeaderProposals { term, commands: vec![bytes.into()] });
         }
     }
 }

@@ -2,10 +2,10 @@
 //! state, and the removal of some of what was compacted. One flush is under way at a time. The space of removed rows
 //! is reusable after the next flush, so removing ends with a flush that may be empty.
 
-use super::{Apply, Flush, Output};
+use super::{Apply, ApplyOutput, Flush};
 use base::limits::SWEEP_LINES_PER_FLUSH;
 use base::mutant::{Mutant, planted};
-use base::{Instant, Row, Table, View};
+use base::{Instant, ReadView, Row, Table};
 use coord::rows;
 
 /// While something is being swept and little else is to be written, flushes come so many times as often.
@@ -20,7 +20,7 @@ const SWEEP_BEHIND_MAX: u64 = 5_000_000;
 const FLUSHES_WAITING: usize = 2;
 
 impl Apply {
-    pub(super) fn flush_when_due(&mut self, now: Instant, view: &dyn View, out: &mut Output) {
+    pub(super) fn flush_when_due(&mut self, now: Instant, view: &dyn ReadView, out: &mut ApplyOutput) {
         if self.overlay.is_flushing() {
             return;
         }
@@ -58,12 +58,12 @@ impl Apply {
     }
 
     /// Everything applied so far, as one write, and with a view some of what was compacted removed.
-    fn freeze(&mut self, now: Instant, view: Option<&dyn View>) -> Flush {
+    fn freeze(&mut self, now: Instant, view: Option<&dyn ReadView>) -> Flush {
         let sweep_lines = self.sweep_lines();
         self.flushes += 1;
         self.last_flush = now;
         self.flushed = self.applied;
-        self.held.flush(self.stored_bytes());
+        self.file_usage.flush(self.stored_bytes());
         let kept_back = planted(Mutant::AppliedIndexAhead).then(|| self.overlay.keep_back_newest()).flatten();
         let mut state = Vec::new();
         let mut emit = |table, key: &[u8], value: Option<&[u8]>| {
@@ -117,7 +117,7 @@ impl Apply {
 
     /// What rows take of the store's file, those included whose space cannot be reused yet.
     pub fn held_bytes(&self) -> u64 {
-        self.held.bytes(self.stored_bytes())
+        self.file_usage.bytes(self.stored_bytes())
     }
 
     /// What is still to be written to the store.

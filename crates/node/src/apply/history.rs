@@ -1,30 +1,30 @@
 //! History: the rows that remain of compacted changes, and the time of day of revisions. The leader proposes the time
 //! now and then while something changes. While there is no space, nothing is kept.
 
-use super::{Apply, Output};
-use crate::leases::Proposals;
+use super::{Apply, ApplyOutput};
+use crate::lease_clock::LeaderProposals;
 use base::Instant;
-use coord::{Command, Window};
+use coord::{Command, HistoryWindow};
 use std::time::Duration;
 
 /// Between two time marks: the resolution of the time of a revision.
 const MARK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Apply {
-    pub(super) fn window(&self) -> Window {
-        if self.has_no_space() { Window::NONE } else { self.params.history }
+    pub(super) fn window(&self) -> HistoryWindow {
+        if self.has_no_space() { HistoryWindow::NONE } else { self.params.history }
     }
 
-    pub(super) fn mark_time(&mut self, now: Instant, millis: i64, out: &mut Output) {
-        let Some(term) = self.lessor.term() else { return };
+    pub(super) fn mark_time(&mut self, now: Instant, millis: i64, out: &mut ApplyOutput) {
+        let Some(term) = self.lease_clock.term() else { return };
         let recent = self.marked.is_some_and(|at| now.since(at) < MARK_INTERVAL);
-        if recent || self.params.history.is_none() || !self.state.wants_mark() {
+        if recent || self.params.history.is_none() || !self.state.needs_time_mark() {
             return;
         }
         self.marked = Some(now);
         let mut bytes = Vec::new();
-        Command::Mark { millis }.encode(&mut bytes);
-        out.proposals.push(Proposals { term, commands: vec![bytes.into()] });
+        Command::TimeMark { millis }.encode(&mut bytes);
+        out.proposals.push(LeaderProposals { term, commands: vec![bytes.into()] });
     }
 
     /// Rows without values that are kept of the past.

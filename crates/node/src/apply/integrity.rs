@@ -2,10 +2,10 @@
 //! those of the others. A member that has diverged reports it once and is fenced: it applies, answers and flushes
 //! nothing more. The leader raises an alarm for it, which is cleared when it is no longer a member.
 
-use super::{Apply, Output};
-use crate::digests::{Digests, Verdict};
-use crate::leases::Proposals;
-use crate::word::{Digest, Word};
+use super::{Apply, ApplyOutput};
+use crate::digests::{DigestVerdict, StateDigests};
+use crate::lease_clock::LeaderProposals;
+use crate::peer_message::{PeerMessage, StateDigest};
 use base::limits::DIGEST_EVERY_ENTRIES;
 use base::{Index, NodeId};
 use coord::{Alarm, AlarmCommand, AlarmKind, Command};
@@ -13,12 +13,12 @@ use std::collections::BTreeSet;
 
 impl Apply {
     /// This member's state has diverged.
-    pub fn is_astray(&self) -> bool {
-        self.astray
+    pub fn is_diverged(&self) -> bool {
+        self.diverged
     }
 
     /// Called after an entry was applied.
-    pub(super) fn digest_when_due(&mut self, out: &mut Output) {
+    pub(super) fn digest_when_due(&mut self, out: &mut ApplyOutput) {
         let index = self.applied.index;
         if !index.0.is_multiple_of(DIGEST_EVERY_ENTRIES) {
             return;
@@ -26,38 +26,39 @@ impl Apply {
         let (me, hash) = (self.params.me, self.state.hash());
         let members = self.member_ids();
         let others = members.iter().filter(|member| **member != me);
-        out.words.extend(others.map(|other| (*other, Word::Digest(Digest { index, hash }))));
+        out.peer_messages
+            .extend(others.map(|other| (*other, PeerMessage::Digest(StateDigest { index, hash }))));
         self.digests.note(me, index, hash);
-        self.judge_digests(index, &members, out);
+        self.compare_digests(index, &members, out);
     }
 
-    pub(super) fn on_digest(&mut self, from: NodeId, digest: Digest, out: &mut Output) {
-        if !Digests::is_due(digest.index, self.applied.index) {
+    pub(super) fn on_digest(&mut self, from: NodeId, digest: StateDigest, out: &mut ApplyOutput) {
+        if !StateDigests::is_due(digest.index, self.applied.index) {
             return;
         }
         self.digests.note(from, digest.index, digest.hash);
         let members = self.member_ids();
-        self.judge_digests(digest.index, &members, out);
+        self.compare_digests(digest.index, &members, out);
     }
 
-    fn judge_digests(&mut self, index: Index, members: &BTreeSet<NodeId>, out: &mut Output) {
+    fn compare_digests(&mut self, index: Index, members: &BTreeSet<NodeId>, out: &mut ApplyOutput) {
         let suspects = match self.digests.judge(index, members) {
-            Verdict::Same => return,
-            Verdict::Astray(astray) => {
-                self.astray |= astray.contains(&self.params.me);
-                astray
+            DigestVerdict::Same => return,
+            DigestVerdict::Diverged(diverged) => {
+                self.diverged |= diverged.contains(&self.params.me);
+                diverged
             }
-            Verdict::Undecided => {
+            DigestVerdict::Undecided => {
                 members.iter().copied().filter(|member| *member != self.params.me).collect()
             }
         };
-        if !self.astray {
+        if !self.diverged {
             suspects.into_iter().for_each(|member| self.raise_corrupt(member, out));
         }
     }
 
     /// Called by the leader; after a lost proposal the next digest shows the divergence again.
-    fn raise_corrupt(&self, member: NodeId, out: &mut Output) {
+    fn raise_corrupt(&self, member: NodeId, out: &mut ApplyOutput) {
         let alarm = Alarm { kind: AlarmKind::Corrupt, member, automatic: true };
         if !self.state.alarms().any(|raised| (raised.kind, raised.member) == (alarm.kind, member)) {
             self.propose_alarm(AlarmCommand::Raise(alarm), out);
@@ -65,7 +66,7 @@ impl Apply {
     }
 
     /// A member that was replaced leaves no alarm behind.
-    pub(super) fn clear_corrupt(&self, out: &mut Output) {
+    pub(super) fn clear_corrupt(&self, out: &mut ApplyOutput) {
         let gone = |alarm: &Alarm| {
             alarm.kind == AlarmKind::Corrupt && self.state.members().get(alarm.member).is_none()
         };
@@ -74,11 +75,11 @@ impl Apply {
         }
     }
 
-    fn propose_alarm(&self, command: AlarmCommand, out: &mut Output) {
-        let Some(term) = self.lessor.term() else { return };
+    fn propose_alarm(&self, command: AlarmCommand, out: &mut ApplyOutput) {
+        let Some(term) = self.lease_clock.term() else { return };
         let mut bytes = Vec::new();
         Command::Alarm(command).encode(&mut bytes);
-        out.proposals.push(Proposals { term, commands: vec![bytes.into()] });
+        out.proposals.push(LeaderProposals { term, commands: vec![bytes.into()] });
     }
 
     pub(super) fn member_ids(&self) -> BTreeSet<NodeId> {

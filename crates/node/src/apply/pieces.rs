@@ -4,13 +4,13 @@
 //! long ends when a compaction waits for it.
 
 use super::Apply;
-use crate::past::Layered;
+use crate::layered_history::LayeredHistory;
 use base::limits::{HOLD_IDLE_MILLIS_MAX, LARGE_READS_MAX};
 use base::mutant::{Mutant, planted};
-use base::{Code, Instant, Revision, View};
+use base::{Code, Instant, ReadView, Revision};
 use bytes::Bytes;
 use coord::Record;
-use coord::pieces::{Content, Version, Walked};
+use coord::pieces::{Content, Version, WalkEnd};
 use coord::reply::RangeReply;
 use coord::request::Range;
 use std::collections::BTreeMap;
@@ -27,25 +27,25 @@ pub struct HoldId(pub u64);
 
 /// How a hold and a compaction affect each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum HoldKind {
     /// The sweep waits for the hold.
-    Firmly,
+    BlocksCompaction,
     /// The compaction ends the hold.
-    Loosely,
+    EndsWithCompaction,
 }
 
-struct Hold {
+struct RevisionHold {
     at: Revision,
-    keep: Keep,
+    keep: HoldKind,
     used: Instant,
 }
 
 #[derive(Default)]
-pub(super) struct Holds(BTreeMap<HoldId, Hold>);
+pub(super) struct RevisionHolds(BTreeMap<HoldId, RevisionHold>);
 
 /// A page of a range whose revision is held.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct PageRequest<'a> {
     pub hold: HoldId,
     pub range: &'a Range,
     pub from: &'a Bytes,
@@ -58,43 +58,43 @@ pub type Measure<'a> = dyn Fn(usize, &Version, Content) -> usize + 'a;
 
 /// The sizes of some keys.
 #[derive(Debug)]
-pub struct Survey {
+pub struct SizeSurvey {
     pub bytes: u64,
     pub keys: u64,
     /// There is a key beyond the limit.
     pub more: bool,
     /// Counted among the keys but not in the bytes: only the store knows their sizes.
     pub unmeasured: Vec<(Bytes, Version)>,
-    pub walked: Walked,
+    pub walked: WalkEnd,
 }
 
 /// Some keys in their order.
 #[derive(Debug)]
 pub struct Page {
     pub rows: Vec<PageRow>,
-    pub walked: Walked,
+    pub walked: WalkEnd,
 }
 
 #[derive(Debug)]
 pub struct PageRow {
     pub key: Bytes,
     pub version: Version,
-    pub source: Source,
+    pub source: ValueSource,
 }
 
 /// Where the value of a row is.
 #[derive(Debug)]
-pub enum Source {
+pub enum ValueSource {
     /// The value was not requested.
-    Unasked,
+    NotRequested,
     Memory(Record),
     Store,
 }
 
-impl Holds {
+impl RevisionHolds {
     /// A compaction to this floor has to wait.
     pub fn block(&self, floor: Revision) -> bool {
-        let firm = |hold: &Hold| hold.keep == Keep::Firmly && hold.at < floor;
+        let firm = |hold: &RevisionHold| hold.keep == HoldKind::BlocksCompaction && hold.at < floor;
         self.0.values().any(firm) && !planted(Mutant::SweepIgnoresHolds)
     }
 
@@ -119,7 +119,7 @@ impl Holds {
     /// A hold that has ended was ended for a compaction.
     fn touch(&mut self, now: Instant, id: HoldId, floor: Revision) -> Result<(), Code> {
         let hold = self.0.get_mut(&id).ok_or(Code::Compacted)?;
-        if hold.keep == Keep::Loosely && hold.at < floor {
+        if hold.keep == HoldKind::EndsWithCompaction && hold.at < floor {
             return Err(Code::Compacted);
         }
         hold.used = now;
@@ -129,14 +129,14 @@ impl Holds {
 
 impl Apply {
     /// Holds the revision of a range, and counts its keys there.
-    pub fn hold(&mut self, now: Instant, id: HoldId, range: &Range, keep: Keep) -> Result<u64, Code> {
+    pub fn hold(&mut self, now: Instant, id: HoldId, range: &Range, keep: HoldKind) -> Result<u64, Code> {
         if range.revision < self.state.compacted() {
             return Err(Code::Compacted);
         }
         if self.holds.0.len() >= LARGE_READS_MAX {
             return Err(Code::TooManyRequests);
         }
-        self.holds.0.insert(id, Hold { at: range.revision, keep, used: now });
+        self.holds.0.insert(id, RevisionHold { at: range.revision, keep, used: now });
         Ok(self.state.count_held(range))
     }
 
@@ -148,10 +148,10 @@ impl Apply {
     pub fn survey(
         &mut self,
         now: Instant,
-        place: Place<'_>,
+        place: PageRequest<'_>,
         keys_left: u64,
         measure: &Measure<'_>,
-    ) -> Result<Survey, Code> {
+    ) -> Result<SizeSurvey, Code> {
         self.holds.touch(now, place.hold, self.state.compacted())?;
         let (mut bytes, mut keys, mut more) = (0, 0, false);
         let mut unmeasured = Vec::new();
@@ -173,11 +173,11 @@ impl Apply {
             }
             true
         });
-        Ok(Survey { bytes, keys, more, unmeasured, walked })
+        Ok(SizeSurvey { bytes, keys, more, unmeasured, walked })
     }
 
     /// The keys from a place on, about `bytes_max` of them with their values, and one at least.
-    pub fn page(&mut self, now: Instant, place: Place<'_>, bytes_max: usize) -> Result<Page, Code> {
+    pub fn page(&mut self, now: Instant, place: PageRequest<'_>, bytes_max: usize) -> Result<Page, Code> {
         self.holds.touch(now, place.hold, self.state.compacted())?;
         let mut rows = Vec::new();
         let mut bytes = 0;
@@ -192,9 +192,11 @@ impl Apply {
             let modified = shown.version.modified;
             let recent = in_memory_from.is_some_and(|from| modified >= from);
             let source = match place.range.keys_only {
-                true => Source::Unasked,
-                false if recent => self.overlay.find(key, modified).map_or(Source::Store, Source::Memory),
-                false => Source::Store,
+                true => ValueSource::NotRequested,
+                false if recent => {
+                    self.overlay.find(key, modified).map_or(ValueSource::Store, ValueSource::Memory)
+                }
+                false => ValueSource::Store,
             };
             rows.push(PageRow { key: Bytes::copy_from_slice(key), version: shown.version, source });
             true
@@ -206,12 +208,12 @@ impl Apply {
     pub fn whole(
         &mut self,
         now: Instant,
-        view: &dyn View,
+        view: &dyn ReadView,
         hold: HoldId,
         range: &Range,
     ) -> Result<RangeReply, Code> {
         self.holds.touch(now, hold, self.state.compacted())?;
-        Ok(self.state.range_held(&Layered { overlay: &self.overlay, view }, range))
+        Ok(self.state.range_held(&LayeredHistory { overlay: &self.overlay, view }, range))
     }
 }
 

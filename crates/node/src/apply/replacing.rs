@@ -2,36 +2,36 @@
 //! The replacement is applied by then, so a majority of the voters before and after it has it; the proposal is
 //! committed by both majorities. A leader that takes over finds the replacement in the table and goes on with it.
 
-use super::{Apply, Output};
-use crate::leases::Proposals;
+use super::{Apply, ApplyOutput};
+use crate::lease_clock::LeaderProposals;
 use base::Instant;
 use base::mutant::{Mutant, planted};
 use coord::{Command, MemberChange};
 use std::time::Duration;
 
 /// A proposal may be lost; a repeated one has no effect.
-const SETTLE_INTERVAL: Duration = Duration::from_secs(1);
+const FINISH_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Apply {
     /// A leader that finds an unfinished replacement, of whichever leader.
-    pub(super) fn settle_found(&mut self, now: Instant, out: &mut Output) {
-        if !planted(Mutant::SettledByNobody) {
-            self.settle(now, out);
+    pub(super) fn finish_found_replacement(&mut self, now: Instant, out: &mut ApplyOutput) {
+        if !planted(Mutant::ReplacementNotFinished) {
+            self.propose_finish(now, out);
         }
     }
 
-    pub(super) fn settle(&mut self, now: Instant, out: &mut Output) {
-        let Some(term) = self.lessor.term() else { return };
+    pub(super) fn propose_finish(&mut self, now: Instant, out: &mut ApplyOutput) {
+        let Some(term) = self.lease_clock.term() else { return };
         let Some(replacement) = self.state.members().replacement() else {
             self.settling = None;
             return;
         };
-        if self.settling.is_some_and(|at| now.since(at) < SETTLE_INTERVAL) {
+        if self.settling.is_some_and(|at| now.since(at) < FINISH_INTERVAL) {
             return;
         }
         self.settling = Some(now);
         let mut bytes = Vec::new();
-        Command::Members(MemberChange::Settle { new: replacement.new }).encode(&mut bytes);
-        out.proposals.push(Proposals { term, commands: vec![bytes.into()] });
+        Command::Members(MemberChange::FinishReplacement { new: replacement.new }).encode(&mut bytes);
+        out.proposals.push(LeaderProposals { term, commands: vec![bytes.into()] });
     }
 }

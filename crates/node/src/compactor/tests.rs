@@ -19,10 +19,10 @@ struct World {
 impl World {
     /// 1,000 revisions, of which 100 are kept and 950 are old enough.
     fn new() -> World {
-        let keep = Keep { age: Duration::from_secs(300), revisions: 100, step: 10 };
-        let params = Params {
+        let keep = Retention { age: Duration::from_secs(300), revisions: 100, step: 10 };
+        let params = CompactorParams {
             keep: Some(keep),
-            lag_max: Lag { age: Duration::from_secs(3_600), revisions: 1_000_000 },
+            lag_max: LagLimit { age: Duration::from_secs(3_600), revisions: 1_000_000 },
             interval: Duration::from_secs(5),
             patience: Duration::from_secs(1),
             grace: Duration::from_secs(60),
@@ -40,8 +40,11 @@ impl World {
         }
     }
 
-    fn step(&mut self, act: impl FnOnce(&mut Compactor, &Sight<'_>, &mut Steps)) -> Steps {
-        let sight = Sight {
+    fn step(
+        &mut self,
+        act: impl FnOnce(&mut Compactor, &CompactionContext<'_>, &mut CompactorOutput),
+    ) -> CompactorOutput {
+        let context = CompactionContext {
             now: self.now,
             members: &self.members,
             revision: Revision(self.revision),
@@ -49,64 +52,79 @@ impl World {
             aged: self.aged.map(Revision),
             no_space: self.no_space,
         };
-        let mut steps = Steps::default();
-        act(&mut self.compactor, &sight, &mut steps);
-        steps
+        let mut output = CompactorOutput::default();
+        act(&mut self.compactor, &context, &mut output);
+        output
     }
 
-    fn after(&mut self, seconds: u64) -> Steps {
+    fn after(&mut self, seconds: u64) -> CompactorOutput {
         self.now = self.now.after(Duration::from_secs(seconds));
-        self.step(|compactor, sight, steps| compactor.tick(sight, steps))
+        self.step(|compactor, context, output| compactor.tick(context, output))
     }
 
-    fn hear(&mut self, from: NodeId, said: Said) -> Steps {
+    fn on_message(&mut self, from: NodeId, signal: CompactionSignal) -> CompactorOutput {
         let epoch = self.compactor.epoch().expect("it leads");
-        self.step(|compactor, sight, steps| compactor.hear(sight, from, Round { epoch, said }, steps))
+        self.step(|compactor, context, output| {
+            compactor.on_message(context, from, CompactionMessage { epoch, signal }, output)
+        })
     }
 
     /// A round up to the notice, in which the members need these; returns the revision of the notice.
     fn needs(&mut self, needs: [i64; 3]) -> Option<i64> {
-        assert_eq!(said(&self.after(5)), [(A, Said::Ask), (B, Said::Ask), (C, Said::Ask)]);
-        assert_eq!(self.hear(A, Said::Need(Revision(needs[0]))), Steps::default());
-        assert_eq!(self.hear(B, Said::Need(Revision(needs[1]))), Steps::default());
-        let told = said(&self.hear(C, Said::Need(Revision(needs[2]))));
+        assert_eq!(
+            signal(&self.after(5)),
+            [(A, CompactionSignal::Ask), (B, CompactionSignal::Ask), (C, CompactionSignal::Ask)]
+        );
+        assert_eq!(
+            self.on_message(A, CompactionSignal::Need(Revision(needs[0]))),
+            CompactorOutput::default()
+        );
+        assert_eq!(
+            self.on_message(B, CompactionSignal::Need(Revision(needs[1]))),
+            CompactorOutput::default()
+        );
+        let told = signal(&self.on_message(C, CompactionSignal::Need(Revision(needs[2]))));
         match told.as_slice() {
             [] => None,
-            [(A, Said::Notice(to)), (B, Said::Notice(_)), (C, Said::Notice(_))] => Some(to.0),
+            [
+                (A, CompactionSignal::Notice(to)),
+                (B, CompactionSignal::Notice(_)),
+                (C, CompactionSignal::Notice(_)),
+            ] => Some(to.0),
             other => panic!("not a notice: {other:?}"),
         }
     }
 }
 
-fn said(steps: &Steps) -> Vec<(NodeId, Said)> {
-    steps.words.iter().map(|(to, word)| (*to, word.said)).collect()
+fn signal(output: &CompactorOutput) -> Vec<(NodeId, CompactionSignal)> {
+    output.peer_messages.iter().map(|(to, word)| (*to, word.signal)).collect()
 }
 
 #[test]
 fn a_round_goes_to_one_below_what_is_needed_when_all_agree() {
     let mut world = World::new();
-    assert_eq!(world.after(4), Steps::default());
+    assert_eq!(world.after(4), CompactorOutput::default());
     world.now = Instant::ZERO;
     assert_eq!(world.needs([1_000, 500, 900]), Some(499));
-    assert_eq!(world.hear(A, Said::Agreed), Steps::default());
-    assert_eq!(world.hear(C, Said::Agreed), Steps::default());
-    assert_eq!(world.hear(C, Said::Agreed), Steps::default(), "once is enough");
-    assert_eq!(world.hear(B, Said::Agreed).compact, Some(Revision(499)));
+    assert_eq!(world.on_message(A, CompactionSignal::Agreed), CompactorOutput::default());
+    assert_eq!(world.on_message(C, CompactionSignal::Agreed), CompactorOutput::default());
+    assert_eq!(world.on_message(C, CompactionSignal::Agreed), CompactorOutput::default(), "once is enough");
+    assert_eq!(world.on_message(B, CompactionSignal::Agreed).compact, Some(Revision(499)));
 }
 
 #[test]
-fn what_is_kept_for_everybody_is_not_compacted() {
+fn the_retained_revisions_are_not_compacted() {
     assert_eq!(World::new().needs([1_000; 3]), Some(900), "the last hundred");
     let mut young = World { aged: Some(300), ..World::new() };
     assert_eq!(young.needs([1_000; 3]), Some(300));
     let mut unknown = World { aged: None, ..World::new() };
-    assert_eq!(unknown.after(5), Steps::default(), "it is not known how old anything is");
+    assert_eq!(unknown.after(5), CompactorOutput::default(), "it is not known how old anything is");
 }
 
 #[test]
 fn a_round_that_gains_little_is_not_begun_or_ends() {
     let mut world = World { compacted: 891, ..World::new() };
-    assert_eq!(world.after(5), Steps::default());
+    assert_eq!(world.after(5), CompactorOutput::default());
     let mut world = World { compacted: 600, ..World::new() };
     assert_eq!(world.needs([1_000, 610, 1_000]), None);
 }
@@ -122,71 +140,80 @@ fn space_is_more_urgent_than_the_past_but_not_than_a_watch() {
 #[test]
 fn rounds_follow_each_other_quickly_while_there_is_no_space() {
     let mut world = World::new();
-    assert_eq!(world.after(1), Steps::default());
+    assert_eq!(world.after(1), CompactorOutput::default());
     world.no_space = true;
-    assert_eq!(said(&world.after(0)).len(), 3, "all members are asked");
+    assert_eq!(signal(&world.after(0)).len(), 3, "all members are asked");
 }
 
 #[test]
 fn a_refused_notice_is_given_once_more() {
     let mut world = World::new();
     world.needs([1_000; 3]);
-    world.hear(A, Said::Agreed);
-    world.hear(B, Said::Agreed);
-    assert_eq!(world.hear(C, Said::Refused), Steps::default());
-    assert_eq!(said(&world.after(1)), [(C, Said::Notice(Revision(900)))]);
-    assert_eq!(world.hear(C, Said::Agreed).compact, Some(Revision(900)));
+    world.on_message(A, CompactionSignal::Agreed);
+    world.on_message(B, CompactionSignal::Agreed);
+    assert_eq!(world.on_message(C, CompactionSignal::Refused), CompactorOutput::default());
+    assert_eq!(signal(&world.after(1)), [(C, CompactionSignal::Notice(Revision(900)))]);
+    assert_eq!(world.on_message(C, CompactionSignal::Agreed).compact, Some(Revision(900)));
 
     world.needs([1_000; 3]);
-    world.hear(A, Said::Agreed);
-    assert_eq!(said(&world.after(1)).len(), 2);
-    assert_eq!(world.after(1), Steps::default());
-    assert_eq!(world.hear(B, Said::Agreed), Steps::default());
-    assert_eq!(world.hear(C, Said::Agreed), Steps::default(), "the round is over");
+    world.on_message(A, CompactionSignal::Agreed);
+    assert_eq!(signal(&world.after(1)).len(), 2);
+    assert_eq!(world.after(1), CompactorOutput::default());
+    assert_eq!(world.on_message(B, CompactionSignal::Agreed), CompactorOutput::default());
+    assert_eq!(
+        world.on_message(C, CompactionSignal::Agreed),
+        CompactorOutput::default(),
+        "the round is over"
+    );
 }
 
 #[test]
-fn who_is_silent_ends_the_round_until_nothing_is_kept_for_it() {
+fn a_silent_member_ends_the_round_until_nothing_is_kept_for_it() {
     let mut world = World::new();
     for _ in 0..9 {
-        assert_eq!(world.after(5).words.len(), 3);
-        world.hear(A, Said::Need(Revision(1_000)));
-        assert_eq!(world.hear(B, Said::Need(Revision(1_000))), Steps::default());
-        assert_eq!(world.after(1), Steps::default(), "C may need something");
+        assert_eq!(world.after(5).peer_messages.len(), 3);
+        world.on_message(A, CompactionSignal::Need(Revision(1_000)));
+        assert_eq!(world.on_message(B, CompactionSignal::Need(Revision(1_000))), CompactorOutput::default());
+        assert_eq!(world.after(1), CompactorOutput::default(), "C may need something");
     }
-    assert_eq!(world.after(5).words.len(), 3);
-    world.hear(A, Said::Need(Revision(1_000)));
-    world.hear(B, Said::Need(Revision(1_000)));
-    assert_eq!(said(&world.after(1)).len(), 2, "it has been silent for a minute");
-    world.hear(A, Said::Agreed);
-    assert_eq!(world.hear(B, Said::Agreed).compact, Some(Revision(900)));
-    world.hear(C, Said::Agreed);
-    assert_eq!(world.after(5).words.len(), 3);
-    world.hear(A, Said::Need(Revision(1_000)));
-    assert_eq!(world.hear(B, Said::Need(Revision(1_000))), Steps::default(), "it is back");
+    assert_eq!(world.after(5).peer_messages.len(), 3);
+    world.on_message(A, CompactionSignal::Need(Revision(1_000)));
+    world.on_message(B, CompactionSignal::Need(Revision(1_000)));
+    assert_eq!(signal(&world.after(1)).len(), 2, "it has been silent for a minute");
+    world.on_message(A, CompactionSignal::Agreed);
+    assert_eq!(world.on_message(B, CompactionSignal::Agreed).compact, Some(Revision(900)));
+    world.on_message(C, CompactionSignal::Agreed);
+    assert_eq!(world.after(5).peer_messages.len(), 3);
+    world.on_message(A, CompactionSignal::Need(Revision(1_000)));
+    assert_eq!(
+        world.on_message(B, CompactionSignal::Need(Revision(1_000))),
+        CompactorOutput::default(),
+        "it is back"
+    );
 }
 
 #[test]
-fn words_of_another_round_mean_nothing() {
+fn messages_of_another_round_are_ignored() {
     let mut world = World::new();
     world.after(5);
-    let epoch = Epoch { term: Term(7), nth: 0 };
+    let epoch = CompactionEpoch { term: Term(7), nth: 0 };
     for member in [A, B, C] {
-        let word = Round { epoch, said: Said::Need(Revision(1_000)) };
-        let steps = world.step(|compactor, sight, steps| compactor.hear(sight, member, word, steps));
-        assert_eq!(steps, Steps::default());
+        let word = CompactionMessage { epoch, signal: CompactionSignal::Need(Revision(1_000)) };
+        let output =
+            world.step(|compactor, context, output| compactor.on_message(context, member, word, output));
+        assert_eq!(output, CompactorOutput::default());
     }
 }
 
 #[test]
-fn a_new_leader_begins_anew_and_a_follower_does_nothing() {
+fn a_new_leader_starts_a_round_and_a_follower_does_nothing() {
     let mut world = World::new();
     world.needs([1_000; 3]);
     let now = world.now;
     world.compactor.set_leading(now, Some(Term(8)));
-    assert_eq!(world.hear(A, Said::Agreed), Steps::default());
-    assert_eq!(world.after(5).words.len(), 3);
+    assert_eq!(world.on_message(A, CompactionSignal::Agreed), CompactorOutput::default());
+    assert_eq!(world.after(5).peer_messages.len(), 3);
     let now = world.now;
     world.compactor.set_leading(now, None);
-    assert_eq!(world.after(100), Steps::default());
+    assert_eq!(world.after(100), CompactorOutput::default());
 }

@@ -10,7 +10,7 @@
 //! A member on an empty directory may know no configuration. It asks the peers it hears from, and their configurations
 //! name the others.
 
-use super::{Consensus, Output};
+use super::{Consensus, ConsensusOutput};
 use crate::frame::Frame;
 use crate::log_state::LogState;
 use base::limits::MEMBERS_MAX;
@@ -26,7 +26,7 @@ const PAUSES_PER_RETRY: u32 = 8;
 const SETTLED_PAUSES: u32 = 64;
 
 #[derive(Default)]
-pub(super) struct Inquiry {
+pub(super) struct LogInquiry {
     round: u64,
     asked_at: Option<Instant>,
     /// Until then no member is asked.
@@ -50,7 +50,7 @@ struct Others {
     are_all: bool,
 }
 
-impl Inquiry {
+impl LogInquiry {
     fn begin_round(&mut self, rest_until: Instant) {
         self.round += 1;
         self.asked_at = None;
@@ -129,7 +129,7 @@ impl Consensus {
         Others { ids, are_all }
     }
 
-    pub(super) fn inquire(&mut self, now: Instant, out: &mut Output) {
+    pub(super) fn ask_log_states(&mut self, now: Instant, out: &mut ConsensusOutput) {
         if !self.raft.is_in_doubt() || self.target.1.is_some() || now < self.inquiry.rest_until {
             return;
         }
@@ -176,18 +176,18 @@ impl Consensus {
     }
 
     fn settle(&mut self, floor: Position, term: Term) {
-        self.raft.step(raft::Input::Settled { floor, term });
+        self.raft.step(raft::Input::FloorKnown { floor, term });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::Frame;
-    use crate::consensus::{Consensus, Input, Output, Params};
+    use crate::consensus::{Consensus, ConsensusInput, ConsensusOutput, ConsensusParams};
     use crate::log_state::LogState;
     use base::mutant::{Mutant, plant};
     use base::{Boot, Index, Instant, NodeId, Position, Term};
-    use raft::{Doubt, Restoring};
+    use raft::{Doubt, LogReplay};
     use std::time::Duration;
 
     const LEADER: NodeId = NodeId(1);
@@ -205,14 +205,14 @@ mod tests {
             lost: Doubt::None,
             is_new: false,
         };
-        let restored = Restoring::default().finish(Position::ORIGIN).expect("an empty log has no gap");
-        Consensus::new(Params { raft, retry_after: Duration::from_millis(80) }, restored, Boot(1))
+        let restored = LogReplay::default().finish(Position::ORIGIN).expect("an empty log has no gap");
+        Consensus::new(ConsensusParams { raft, retry_after: Duration::from_millis(80) }, restored, Boot(1))
     }
 
     /// What a turn sends after a frame of the other member.
     fn turn(member: &mut Consensus, now: Instant, frame: Frame) -> Vec<(NodeId, Frame)> {
-        let mut out = Output::default();
-        member.step(now, Input::Received { from: LEADER, frame }, &mut out);
+        let mut out = ConsensusOutput::default();
+        member.step(now, ConsensusInput::Received { from: LEADER, frame }, &mut out);
         member.collect(now, &mut out);
         out.send
     }

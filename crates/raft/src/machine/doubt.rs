@@ -4,17 +4,17 @@
 //!
 //! 1. a proposal of this start is committed here: everything that the lost part of the log can have
 //!    acknowledged lies before it (ADR 36); or
-//! 2. all other members have reported how far their logs reach (`Settled`), and this log reaches as far as
+//! 2. all other members have reported how far their logs reach (`FloorKnown`), and this log reaches as far as
 //!    the longest: an acknowledged entry has an intact copy on one of them, or was never committed; or
 //! 3. only the last frame was lost, and the log has an entry of a later term than this start began in: the leader of that
 //!    term was elected without this member, so it had everything that was committed before (ADR 46).
 //!
-//! Before that, from `Settled` on, the member elects a candidate whose log is at least as long as the longest.
+//! Before that, from `FloorKnown` on, the member elects a candidate whose log is at least as long as the longest.
 
-use super::{Note, Output, Params, Raft};
+use super::{Output, Params, Raft, RaftEvent};
 use crate::message::Message;
 use crate::record::Record;
-use crate::restore::Restored;
+use crate::restore::RestoredState;
 use crate::terms::JUMP_MAX;
 use base::mutant::{Mutant, planted};
 use base::{Index, Position, Term};
@@ -41,18 +41,18 @@ pub(super) struct Abstention {
     term: Term,
     /// Logs that end here have everything that this one can have lost.
     floor: Option<Position>,
-    end: Option<End>,
+    end: Option<AbstentionEnd>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum AbstentionEnd {
     /// The lost data is here again.
     CaughtUp,
     /// Nothing can have been lost.
     Dropped,
 }
 
-impl Restored {
+impl RestoredState {
     /// The doubt of this start: what it found lost, and what an earlier start doubted and has not caught up with. The
     /// start records it. The only member of a cluster has acknowledged nothing to others.
     pub fn doubt(&self, params: &Params) -> Doubt {
@@ -85,7 +85,7 @@ impl Restored {
 }
 
 impl Abstention {
-    pub(super) fn begin(params: &Params, restored: &Restored) -> Option<Abstention> {
+    pub(super) fn begin(params: &Params, restored: &RestoredState) -> Option<Abstention> {
         let why = restored.doubt(params);
         let ignored = planted(Mutant::EmptiedVotes) && why == Doubt::Everything;
         (why != Doubt::None && !ignored).then_some(Abstention {
@@ -141,7 +141,7 @@ impl Raft {
 
     /// A leader that has committed nothing, and whose log begins in its own term, was elected by a majority of empty
     /// members: the cluster is being bootstrapped, and no member can have lost anything.
-    pub(super) fn hear_leader(&mut self, message: &Message) {
+    pub(super) fn note_new_cluster(&mut self, message: &Message) {
         let Some(abstention) = &mut self.abstention else { return };
         let m = &message.0;
         let is_append = message.kind() == MessageType::MsgAppend;
@@ -151,19 +151,19 @@ impl Raft {
         let begins = m.index == 0 && m.entries.first().is_some_and(|entry| entry.term == m.term);
         let reaches = m.index <= self.node.raft.raft_log.last_index();
         if begins && m.commit == 0 || planted(Mutant::DoubtEndsEarly) && reaches {
-            abstention.end.get_or_insert(End::Dropped);
+            abstention.end.get_or_insert(AbstentionEnd::Dropped);
         }
     }
 
-    pub(super) fn step_vouched(&mut self) {
+    pub(super) fn step_own_entry_committed(&mut self) {
         if let Some(abstention) = &mut self.abstention {
-            abstention.end = Some(End::CaughtUp);
+            abstention.end = Some(AbstentionEnd::CaughtUp);
         }
     }
 
     /// The candidate of a lost vote is in the term of the vote or later by now, so this member votes in later terms
     /// only.
-    pub(super) fn step_settled(&mut self, floor: Position, term: Term) {
+    pub(super) fn step_floor_known(&mut self, floor: Position, term: Term) {
         let is_credible = term.0 <= self.node.raft.term.saturating_add(JUMP_MAX);
         let Some(abstention) = self.abstention.as_mut().filter(|_| is_credible) else { return };
         abstention.floor = Some(floor);
@@ -180,7 +180,7 @@ impl Raft {
     }
 
     /// A leader was elected by members that lack nothing.
-    pub(super) fn end_doubt(&mut self, out: &mut Output) {
+    pub(super) fn note_end_of_doubt(&mut self, out: &mut Output) {
         let (leads, last) = (self.is_leader(), self.last());
         let ended = self.abstention.take_if(|abstention| {
             let has_later_term = abstention.why == Doubt::LastFrame && last.term > abstention.term;
@@ -188,8 +188,8 @@ impl Raft {
             leads || abstention.end.is_some() || has_later_term || reaches_floor
         });
         let Some(Abstention { end, .. }) = ended else { return };
-        if end != Some(End::Dropped) {
-            out.notes.push(Note::CaughtUp);
+        if end != Some(AbstentionEnd::Dropped) {
+            out.events.push(RaftEvent::CaughtUp);
         }
         self.record(Record::Doubt(Doubt::None), out);
     }

@@ -3,7 +3,7 @@
 //! each tick, and the leader tells the other members that it stepped down, so that they need not wait for its
 //! silence.
 
-use super::{Note, Output, Raft};
+use super::{Output, Raft, RaftEvent};
 use base::mutant::{Mutant, planted};
 use base::{NodeId, Term};
 use raft_rs::INVALID_ID;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Counts ticks, and the tick at which each member was heard last.
 #[derive(Default)]
-pub(super) struct Hearing {
+pub(super) struct QuorumCheck {
     tick: u64,
     heard_at: BTreeMap<NodeId, u64>,
     /// The term that this member leads, and the tick at which it began.
@@ -19,35 +19,35 @@ pub(super) struct Hearing {
     stepped_down: Option<Term>,
 }
 
-impl Hearing {
-    pub(super) fn hear(&mut self, from: NodeId) {
+impl QuorumCheck {
+    pub(super) fn heard_from(&mut self, from: NodeId) {
         self.heard_at.insert(from, self.tick);
     }
 }
 
 impl Raft {
     /// Counts a tick; as leader, stops if no majority was heard for an election timeout.
-    pub(super) fn check_hearing(&mut self) {
-        self.hearing.tick += 1;
+    pub(super) fn check_quorum(&mut self) {
+        self.quorum_check.tick += 1;
         let term = Term(self.node.raft.term);
         if !self.is_leader() {
-            self.hearing.led_since = None;
+            self.quorum_check.led_since = None;
             return;
         }
-        let since = match self.hearing.led_since {
+        let since = match self.quorum_check.led_since {
             Some((of, since)) if of == term => since,
-            _ => self.hearing.tick,
+            _ => self.quorum_check.tick,
         };
-        self.hearing.led_since = Some((term, since));
+        self.quorum_check.led_since = Some((term, since));
         if self.is_heard_by_majority(since) || planted(Mutant::DeafLeaderStays) {
             return;
         }
         self.node.raft.become_follower(term.0, INVALID_ID);
-        self.hearing.stepped_down = Some(term);
+        self.quorum_check.stepped_down = Some(term);
     }
 
     fn is_heard_by_majority(&self, since: u64) -> bool {
-        let Hearing { tick, heard_at, .. } = &self.hearing;
+        let QuorumCheck { tick, heard_at, .. } = &self.quorum_check;
         let is_heard = |id: &&NodeId| {
             let last = heard_at.get(id).copied().unwrap_or(0).max(since);
             **id == self.params.id || tick - last <= self.params.election_ticks as u64
@@ -57,7 +57,7 @@ impl Raft {
         has_majority(&config.voters) && (config.outgoing.is_empty() || has_majority(&config.outgoing))
     }
 
-    pub(super) fn tell_stepping_down(&mut self, out: &mut Output) {
-        out.notes.extend(self.hearing.stepped_down.take().map(Note::SteppedDown));
+    pub(super) fn report_step_down(&mut self, out: &mut Output) {
+        out.events.extend(self.quorum_check.stepped_down.take().map(RaftEvent::SteppedDown));
     }
 }

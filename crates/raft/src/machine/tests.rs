@@ -7,7 +7,7 @@ mod parser;
 mod quorum;
 
 use super::*;
-use crate::restore::Restoring;
+use crate::restore::LogReplay;
 use base::Boot;
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ fn params(id: NodeId, voters: &[NodeId]) -> Params {
 
 fn member(id: NodeId, voters: &[NodeId], lost: Doubt) -> Raft {
     let params = Params { lost, ..params(id, voters) };
-    let mut restoring = Restoring::default();
+    let mut restoring = LogReplay::default();
     if lost == Doubt::LastFrame {
         restoring.add(Record::Boot(Boot(1)));
     }
@@ -47,7 +47,7 @@ struct Cluster {
     committed: BTreeMap<NodeId, Vec<Entry>>,
     reads: Vec<ReadReady>,
     snapshots: Vec<Message>,
-    notes: Vec<(NodeId, Note)>,
+    events: Vec<(NodeId, RaftEvent)>,
 }
 
 impl Cluster {
@@ -60,7 +60,7 @@ impl Cluster {
             committed: BTreeMap::new(),
             reads: Vec::new(),
             snapshots: Vec::new(),
-            notes: Vec::new(),
+            events: Vec::new(),
         }
     }
 
@@ -85,7 +85,7 @@ impl Cluster {
         self.committed.entry(id).or_default().extend(out.committed);
         self.reads.extend(out.reads);
         self.snapshots.extend(out.snapshots);
-        self.notes.extend(out.notes.into_iter().map(|note| (id, note)));
+        self.events.extend(out.events.into_iter().map(|note| (id, note)));
         let persists: Vec<u64> = out.persist.iter().map(|persist| persist.seq).collect();
         let waiting = self.unsynced.entry(id).or_default();
         waiting.extend(persists);
@@ -201,7 +201,7 @@ fn a_single_member_does_not_commit_before_its_disk() {
 }
 
 #[test]
-fn whoever_elects_itself_tells_nobody_before_its_disk_has_the_vote() {
+fn a_self_elected_leader_sends_nothing_before_its_vote_is_durable() {
     let mut raft = member(NodeId(1), &[NodeId(1)], Doubt::None);
     raft.step(Input::Configure(Config {
         voters: vec![NodeId(1)],
@@ -227,7 +227,7 @@ fn whoever_elects_itself_tells_nobody_before_its_disk_has_the_vote() {
 
 /// A restarted member with unapplied configuration changes in its log at these indexes.
 fn back_with_changes(changes: &[u64]) -> Raft {
-    let mut restoring = Restoring::default();
+    let mut restoring = LogReplay::default();
     let entry = |index| Entry {
         at: Position { term: Term(1), index: Index(index) },
         data: data("x"),
@@ -240,7 +240,7 @@ fn back_with_changes(changes: &[u64]) -> Raft {
 }
 
 #[test]
-fn who_comes_back_with_two_changes_counts_by_the_first_before_it_stands() {
+fn a_restarted_member_applies_the_first_of_two_changes_before_it_campaigns() {
     let mut raft = back_with_changes(&[2, 4]);
     let mut out = Output::default();
     raft.collect(&mut out);
@@ -257,7 +257,7 @@ fn who_comes_back_with_two_changes_counts_by_the_first_before_it_stands() {
 }
 
 #[test]
-fn a_change_of_which_nothing_is_known_keeps_nobody_from_standing() {
+fn an_unknown_change_prevents_no_candidacy() {
     let mut raft = back_with_changes(&[4]);
     raft.step(Input::Campaign);
     assert_eq!(raft.status().role, Role::Candidate);
@@ -337,9 +337,9 @@ fn a_member_that_lost_its_disk_is_brought_back_by_the_leader_that_it_had() {
 }
 
 #[test]
-fn a_member_whose_id_is_new_elects_whoever_it_is_asked_to() {
+fn a_member_with_a_new_id_votes_at_once() {
     let with_entries = || {
-        let mut restoring = Restoring::default();
+        let mut restoring = LogReplay::default();
         let at = Position { term: Term(1), index: Index(1) };
         restoring.add(Record::Boot(Boot(1)));
         restoring.add(Record::Entries(vec![Entry { at, data: data("x"), reconfigures: false }]));
@@ -349,7 +349,7 @@ fn a_member_whose_id_is_new_elects_whoever_it_is_asked_to() {
         let pair = [NodeId(1), NodeId(2)];
         let mut cluster = Cluster::new();
         cluster.members.insert(NodeId(1), Raft::new(params(NodeId(1), &pair), with_entries()));
-        let empty = Restoring::default().finish(Position::ORIGIN).unwrap();
+        let empty = LogReplay::default().finish(Position::ORIGIN).unwrap();
         let joins = Params { is_new, ..params(NodeId(2), &[]) };
         cluster.members.insert(NodeId(2), Raft::new(joins, empty));
         cluster.tick_all(&pair, ELECTION_TICKS * 3);
@@ -381,7 +381,7 @@ fn a_follower_behind_the_cut_is_sent_a_snapshot() {
 }
 
 #[test]
-fn messages_that_no_lawful_peer_sends_do_no_harm() {
+fn forged_messages_do_no_harm() {
     let mut cluster = Cluster::led_by(NodeId(1));
     let mut rng = base::Rng::new(5);
     let kinds = [

@@ -3,7 +3,7 @@
 //! A token goes in with a call and the handle that acts as its user comes out, without waiting. What the user may do
 //! is decided where the request is applied, as always.
 
-use super::{Asking, badge, index_of, signed};
+use super::{HandleCaller, certificate_token, index_of, signed};
 use crate::handle::Handle;
 use base::Instant;
 use bytes::Bytes;
@@ -33,7 +33,7 @@ impl Admission {
     /// Whether admitting the token would still give this handle. Revoked tokens end with a new revision.
     pub fn holds(&self, token: &[u8]) -> bool {
         self.token == token
-            && self.revision == self.handle.desk().revision.load(Ordering::Acquire)
+            && self.revision == self.handle.auth_state().revision.load(Ordering::Acquire)
             && self.handle.shared.core.clock.now() < self.until
     }
 }
@@ -43,12 +43,12 @@ impl Handle {
     /// refusal: `admit` does both.
     pub fn admit_at_once(&self, token: &[u8]) -> Option<Admission> {
         let text = std::str::from_utf8(token).ok()?;
-        let name = badge::name_on(text);
-        let desk = self.desk();
+        let name = certificate_token::name_in(text);
+        let auth_state = self.auth_state();
         // In this order: a token that is found ended no earlier than this revision.
-        let revision = Some(desk.revision.load(Ordering::Acquire)).filter(|revision| *revision != 0)?;
+        let revision = Some(auth_state.revision.load(Ordering::Acquire)).filter(|revision| *revision != 0)?;
         let now = self.shared.core.clock.now();
-        let (caller, until) = match &desk.signed {
+        let (caller, until) = match &auth_state.signed {
             Some(signed) if name.is_none() => {
                 let wall = signed::since_1970();
                 let claims = signed.keys.read(text, wall).filter(|claims| claims.revision <= revision)?;
@@ -60,12 +60,12 @@ impl Handle {
                 if name.is_none() && index_of(text).is_some_and(|index| index > self.status().applied.0) {
                     return None;
                 }
-                let name = name.or_else(|| desk.user_of(now, text))?;
-                (Caller::User { name, revision }, now.after(USE_RECORDED_EVERY.min(desk.token_ttl / 2)))
+                let name = name.or_else(|| auth_state.user_of(now, text))?;
+                (Caller::User { name, revision }, now.after(USE_RECORDED_EVERY.min(auth_state.token_ttl / 2)))
             }
         };
-        let asking = Asking { caller, token: Some(text.into()) };
+        let asking = HandleCaller { caller, token: Some(text.into()) };
         let token = Bytes::copy_from_slice(token);
-        Some(Admission { handle: self.asking_as(asking), token, revision, until })
+        Some(Admission { handle: self.with_caller(asking), token, revision, until })
     }
 }

@@ -17,27 +17,27 @@ const SERVED_MAX: usize = 4_096;
 
 /// Where a login comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Source {
+pub(super) struct LoginSource {
     /// `None` for what the member does by itself.
     address: Option<IpAddr>,
     user: Arc<str>,
 }
 
-impl Source {
+impl LoginSource {
     /// An IPv6 host may use any address of its 64-bit network, so the network counts.
-    pub fn new(address: Option<IpAddr>, user: &str) -> Source {
+    pub fn new(address: Option<IpAddr>, user: &str) -> LoginSource {
         let network = |address: Ipv6Addr| Ipv6Addr::from(u128::from(address) & !u128::from(u64::MAX));
         let address = address.map(|address| match address.to_canonical() {
             IpAddr::V6(address) => IpAddr::V6(network(address)),
             address => address,
         });
-        Source { address, user: user.into() }
+        LoginSource { address, user: user.into() }
     }
 }
 
 pub(super) struct FairQueue<T> {
     /// In the order in which they came.
-    waiting: VecDeque<(Source, T)>,
+    waiting: VecDeque<(LoginSource, T)>,
     /// The turn in which each was served last.
     addresses: BTreeMap<Option<IpAddr>, u64>,
     users: BTreeMap<Arc<str>, u64>,
@@ -59,13 +59,13 @@ impl<T> FairQueue<T> {
     }
 
     /// Adds a login. If the queue is full, it returns the login that has lost its place, which may be another.
-    pub fn push(&mut self, source: Source, item: T) -> Option<T> {
+    pub fn push(&mut self, source: LoginSource, item: T) -> Option<T> {
         let of_source = self.count(|other| *other == source);
         let of_address = self.count(|other| other.address == source.address);
         let crowded = match () {
             () if of_source >= SOURCE_LEN_MAX => return Some(item),
             () if of_address >= ADDRESS_LEN_MAX => {
-                let among = |other: &Source| other.address == source.address;
+                let among = |other: &LoginSource| other.address == source.address;
                 self.longest(among, |other| other.user.clone()).filter(|(_, len)| *len > of_source + 1)
             }
             () if self.waiting.len() >= LEN_MAX => {
@@ -85,7 +85,7 @@ impl<T> FairQueue<T> {
     /// The login whose turn it is.
     pub fn pop(&mut self) -> Option<T> {
         self.turn += 1;
-        let turn_of = |source: &Source| {
+        let turn_of = |source: &LoginSource| {
             let address = self.addresses.get(&source.address).copied().unwrap_or(0);
             let user = self.users.get(&source.user).copied().unwrap_or(0);
             if self.turn.is_multiple_of(2) { (address, user) } else { (user, address) }
@@ -100,15 +100,15 @@ impl<T> FairQueue<T> {
         Some(item)
     }
 
-    fn count(&self, is_of: impl Fn(&Source) -> bool) -> usize {
+    fn count(&self, is_of: impl Fn(&LoginSource) -> bool) -> usize {
         self.waiting.iter().filter(|(source, _)| is_of(source)).count()
     }
 
     /// The source with most logins waiting among these: where its newest is, and how many there are.
     fn longest<K: Ord>(
         &self,
-        among: impl Fn(&Source) -> bool,
-        key_of: impl Fn(&Source) -> K,
+        among: impl Fn(&LoginSource) -> bool,
+        key_of: impl Fn(&LoginSource) -> K,
     ) -> Option<(usize, usize)> {
         let mut counts: BTreeMap<K, (usize, usize)> = BTreeMap::new();
         for (idx, (source, _)) in self.waiting.iter().enumerate().filter(|(_, (source, _))| among(source)) {
@@ -131,8 +131,8 @@ fn forget_oldest<K: Ord + Clone>(served: &mut BTreeMap<K, u64>) {
 mod tests {
     use super::*;
 
-    fn source(address: u8, user: &str) -> Source {
-        Source::new(Some(IpAddr::from([10, 0, 0, address])), user)
+    fn source(address: u8, user: &str) -> LoginSource {
+        LoginSource::new(Some(IpAddr::from([10, 0, 0, address])), user)
     }
 
     /// How many logins are served before this one.
@@ -195,11 +195,11 @@ mod tests {
     }
 
     #[test]
-    fn everybody_is_served_in_the_end_and_what_was_served_is_forgotten_at_some_time() {
+    fn every_login_is_served_in_the_end_and_old_turns_are_forgotten() {
         let mut queue = FairQueue::new();
         for round in 0..20_000_u32 {
             let address = IpAddr::from(round.to_be_bytes());
-            assert_eq!(queue.push(Source::new(Some(address), &round.to_string()), round), None);
+            assert_eq!(queue.push(LoginSource::new(Some(address), &round.to_string()), round), None);
             assert_eq!(queue.pop(), Some(round));
         }
         assert_eq!(queue.pop(), None);
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn the_addresses_of_a_network_are_one() {
-        let at = |text: &str| Source::new(Some(text.parse().unwrap()), "");
+        let at = |text: &str| LoginSource::new(Some(text.parse().unwrap()), "");
         assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:1"));
         assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
         assert_eq!(at("::ffff:10.0.0.1"), at("10.0.0.1"));

@@ -3,8 +3,8 @@
 //! take turns by their source (`fair_queue`), no longer than any request waits.
 //! A hash is stored as etcd stores it. A password that bcrypt would cut is hashed by SHA-256 first, and marked so.
 
-use super::fair_queue::{FairQueue, Source};
-use super::verified::{KEY_BYTES, Verified};
+use super::fair_queue::{FairQueue, LoginSource};
+use super::verified::{KEY_BYTES, VerifiedPasswords};
 use crate::thread::Thread;
 use base::limits::PASSWORD_HASH_BYTES_MAX;
 use base::{Code, Instant};
@@ -23,42 +23,47 @@ const BCRYPT_BYTES_MAX: usize = 72;
 /// The prefix of a hash whose password went through SHA-256 first.
 const HASHED_BEFORE: &str = "sha256";
 
-pub(super) struct Hashing {
+pub(super) struct PasswordHasher {
     cost: u32,
-    work: Arc<Mutex<Work>>,
-    verified: Mutex<Verified>,
+    work: Arc<Mutex<HashQueue>>,
+    verified: Mutex<VerifiedPasswords>,
 }
 
-struct Work {
-    queue: FairQueue<Job>,
+struct HashQueue {
+    queue: FairQueue<HashJob>,
     threads: usize,
 }
 
-struct Job {
+struct HashJob {
     run: Box<dyn FnOnce() + Send>,
     /// Dropped when the caller stops waiting.
-    wanted: Weak<()>,
+    caller_waits: Weak<()>,
 }
 
 /// What a password is compared with.
-pub(super) enum Known {
+pub(super) enum StoredHash {
     Hash(Bytes),
     /// There is no such user, or it has no password. The comparison takes as long and fails.
-    Nothing,
+    Missing,
 }
 
-impl Hashing {
-    pub fn new(cost: u32) -> Hashing {
+impl PasswordHasher {
+    pub fn new(cost: u32) -> PasswordHasher {
         let mut key = [0; KEY_BYTES];
         let key = fill(&mut key).ok().map(|()| key);
-        Hashing {
+        PasswordHasher {
             cost,
-            work: Arc::new(Mutex::new(Work { queue: FairQueue::new(), threads: 0 })),
-            verified: Mutex::new(Verified::new(key)),
+            work: Arc::new(Mutex::new(HashQueue { queue: FairQueue::new(), threads: 0 })),
+            verified: Mutex::new(VerifiedPasswords::new(key)),
         }
     }
 
-    pub async fn hash(&self, source: Source, password: String, patience: Duration) -> Result<Bytes, Code> {
+    pub async fn hash(
+        &self,
+        source: LoginSource,
+        password: String,
+        patience: Duration,
+    ) -> Result<Bytes, Code> {
         let mut salt = [0; 16];
         fill(&mut salt)?;
         let cost = self.cost;
@@ -66,15 +71,15 @@ impl Hashing {
     }
 
     /// Whether the password matches the hash. A hash that cannot be read matches nothing.
-    pub async fn fits(
+    pub async fn matches_hash(
         &self,
         now: Instant,
-        source: Source,
+        source: LoginSource,
         password: String,
-        known: Known,
+        known: StoredHash,
         patience: Duration,
     ) -> Result<bool, Code> {
-        let Known::Hash(hash) = known else {
+        let StoredHash::Hash(hash) = known else {
             let cost = self.cost;
             // The same work for the same time, so that timing does not show which users exist.
             let compare = move || drop(hash_of(&password, cost, [0; 16]));
@@ -84,17 +89,18 @@ impl Hashing {
             return Ok(true);
         }
         let (compared, given) = (hash.clone(), password.clone());
-        let fits = self.run(source, patience, move || fits_hash(&given, &compared)).await?;
-        if fits {
+        let matches_hash =
+            self.run(source, patience, move || password_matches_hash(&given, &compared)).await?;
+        if matches_hash {
             self.verified().insert(now, &hash, &password);
         }
-        Ok(fits)
+        Ok(matches_hash)
     }
 
     /// Runs work that takes long, as hashing does, in its turn.
     pub async fn run<T: Send + 'static>(
         &self,
-        source: Source,
+        source: LoginSource,
         patience: Duration,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Code> {
@@ -102,7 +108,7 @@ impl Hashing {
         let waits = Arc::new(());
         // The caller may have stopped waiting.
         let run = Box::new(move || drop(sender.send(work())));
-        self.queue(source, Job { run, wanted: Arc::downgrade(&waits) })?;
+        self.queue(source, HashJob { run, caller_waits: Arc::downgrade(&waits) })?;
         match tokio::time::timeout(patience, done).await {
             Ok(Ok(result)) => Ok(result),
             // It waited too long, or the queue was full.
@@ -110,9 +116,9 @@ impl Hashing {
         }
     }
 
-    fn queue(&self, source: Source, job: Job) -> Result<(), Code> {
+    fn queue(&self, source: LoginSource, job: HashJob) -> Result<(), Code> {
         let mut work = lock(&self.work);
-        work.queue.retain(|job| job.wanted.strong_count() > 0);
+        work.queue.retain(|job| job.caller_waits.strong_count() > 0);
         // Dropping a job tells its caller.
         drop(work.queue.push(source, job));
         if work.threads < THREADS_MAX {
@@ -130,17 +136,17 @@ impl Hashing {
         Ok(())
     }
 
-    fn verified(&self) -> MutexGuard<'_, Verified> {
+    fn verified(&self) -> MutexGuard<'_, VerifiedPasswords> {
         self.verified.lock().expect("no thread panics while it holds them")
     }
 }
 
-fn lock(work: &Mutex<Work>) -> MutexGuard<'_, Work> {
+fn lock(work: &Mutex<HashQueue>) -> MutexGuard<'_, HashQueue> {
     work.lock().expect("no thread panics while it holds the queue")
 }
 
 /// The body of a hashing thread: runs until no job waits.
-fn hash_all(shared: &Mutex<Work>) {
+fn hash_all(shared: &Mutex<HashQueue>) {
     loop {
         let job = {
             let mut work = lock(shared);
@@ -152,7 +158,7 @@ fn hash_all(shared: &Mutex<Work>) {
                 }
             }
         };
-        if job.wanted.strong_count() > 0 {
+        if job.caller_waits.strong_count() > 0 {
             (job.run)();
         }
     }
@@ -175,13 +181,13 @@ fn hash_of(password: &str, cost: u32, salt: [u8; 16]) -> Bytes {
 
 /// A hash without the mark may be of a longer password than bcrypt uses: older releases cut it. To bcrypt, a password
 /// and the same with a zero and itself behind it are equal.
-fn fits_hash(password: &str, hash: &[u8]) -> bool {
+fn password_matches_hash(password: &str, hash: &[u8]) -> bool {
     let hash = std::str::from_utf8(hash).unwrap_or_default();
-    let fits = match hash.strip_prefix(HASHED_BEFORE) {
+    let matches_hash = match hash.strip_prefix(HASHED_BEFORE) {
         Some(hash) => bcrypt::verify(digest_of(password), hash),
-        None => bcrypt::verify(password, hash).map(|fits| fits && !password.contains('\0')),
+        None => bcrypt::verify(password, hash).map(|matches_hash| matches_hash && !password.contains('\0')),
     };
-    fits.unwrap_or(false)
+    matches_hash.unwrap_or(false)
 }
 
 /// In letters, because bcrypt ends a password at a zero.

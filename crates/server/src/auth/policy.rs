@@ -5,14 +5,14 @@
 
 use super::rights::{DataRights, DataVerb};
 use super::token_keys::TokenKeys;
-use super::{SignedTokens, badge};
-use crate::auth::AuthDesk;
+use super::{SignedTokens, certificate_token};
+use crate::auth::AuthState;
 use crate::auth::signed::since_1970;
 use crate::handle::Handle;
 use base::{Code, Instant};
 use bytes::Bytes;
 use coord::{Auth, Document, Policy, TokenKey};
-use jwt::{Claims, Keys, Method};
+use jwt::{Claims, JwtKeys, SigningMethod};
 use mesh::key::Key;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,8 +23,8 @@ use std::time::Duration;
 const LOOKED_UP_FOR: Duration = Duration::from_secs(1);
 const CALLERS_MAX: usize = 4_096;
 /// How long to wait for the policy when a token is newer than it.
-const NEWS_WITHIN: Duration = Duration::from_secs(2);
-const NEWS_POLL: Duration = Duration::from_millis(10);
+const POLICY_WAIT_MAX: Duration = Duration::from_secs(2);
+const POLICY_POLL: Duration = Duration::from_millis(10);
 /// The versions of the policy leave room for those of the keys that it carries.
 const KEY_VERSIONS: u64 = 1 << 20;
 
@@ -43,7 +43,7 @@ impl DataCaller {
     }
 
     pub fn may(&self, verb: DataVerb, key: &Key) -> bool {
-        self.rights.may_key(verb, key.space(), key.name_slice())
+        self.rights.may_key(verb, key.namespace_id(), key.name_slice())
     }
 }
 
@@ -55,7 +55,7 @@ pub enum Credentials<'a> {
 }
 
 pub(crate) struct DataPolicy {
-    directory: RwLock<Arc<Directory>>,
+    snapshot: RwLock<Arc<PolicySnapshot>>,
     /// Incremented with every new directory; a caller with an older generation is looked up again.
     generation: AtomicU64,
     /// The last moment at which this was known to be the newest policy; zero before the first.
@@ -67,15 +67,15 @@ pub(crate) struct DataPolicy {
 
 /// One version of the policy, with what is derived from it once.
 #[derive(Default)]
-struct Directory {
+struct PolicySnapshot {
     policy: Policy,
     /// The keys that verify tokens; those that can also sign come first.
-    keys: Vec<Keys>,
+    keys: Vec<JwtKeys>,
     generation: u64,
     rights: Mutex<BTreeMap<Arc<str>, Arc<DataRights>>>,
 }
 
-impl Directory {
+impl PolicySnapshot {
     fn rights_of(&self, user: &Arc<str>) -> Arc<DataRights> {
         let mut known = self.rights.lock().expect("no thread panics while it holds the rights");
         let made = || Arc::new(DataRights::of(&self.policy, user));
@@ -92,7 +92,7 @@ impl Directory {
 impl DataPolicy {
     pub fn new(staleness_max: Option<Duration>) -> DataPolicy {
         DataPolicy {
-            directory: RwLock::default(),
+            snapshot: RwLock::default(),
             generation: AtomicU64::new(0),
             known_at: AtomicU64::new(0),
             staleness_max,
@@ -101,15 +101,15 @@ impl DataPolicy {
         }
     }
 
-    fn directory(&self) -> Arc<Directory> {
-        self.directory.read().expect("no thread panics while it holds the policy").clone()
+    fn snapshot(&self) -> Arc<PolicySnapshot> {
+        self.snapshot.read().expect("no thread panics while it holds the policy").clone()
     }
 
     /// The directory first: a caller that reads the new generation must not find the old directory.
-    fn replace(&self, policy: Policy, keys: Vec<Keys>) {
-        let mut directory = self.directory.write().expect("no thread panics while it holds the policy");
-        let generation = directory.generation + 1;
-        *directory = Arc::new(Directory { policy, keys, generation, rights: Mutex::default() });
+    fn replace(&self, policy: Policy, keys: Vec<JwtKeys>) {
+        let mut snapshot = self.snapshot.write().expect("no thread panics while it holds the policy");
+        let generation = snapshot.generation + 1;
+        *snapshot = Arc::new(PolicySnapshot { policy, keys, generation, rights: Mutex::default() });
         self.callers.lock().expect("no thread panics while it holds the callers").clear();
         self.generation.store(generation, Ordering::Release);
     }
@@ -135,7 +135,7 @@ impl DataPolicy {
     }
 
     fn version(&self) -> u64 {
-        let policy = &self.directory().policy;
+        let policy = &self.snapshot().policy;
         let key_version = self.token_keys.lock().expect("no thread panics while it holds the keys").0;
         version_of(policy.enabled, policy.revision) * KEY_VERSIONS + key_version.min(KEY_VERSIONS - 1)
     }
@@ -146,8 +146,8 @@ pub(super) fn version_of(enabled: bool, revision: u64) -> u64 {
     2 * revision + u64::from(enabled)
 }
 
-fn public_keys(keys: &[Keys]) -> Vec<TokenKey> {
-    let of_one = |keys: &Keys| {
+fn public_keys(keys: &[JwtKeys]) -> Vec<TokenKey> {
+    let of_one = |keys: &JwtKeys| {
         let method = keys.method().name();
         let public = keys.public_keys().iter();
         public
@@ -157,12 +157,13 @@ fn public_keys(keys: &[Keys]) -> Vec<TokenKey> {
     keys.iter().flat_map(of_one).collect()
 }
 
-fn readers(keys: &[TokenKey]) -> Vec<Keys> {
-    let reader = |key: &TokenKey| Keys::of_public(key.method.parse::<Method>().ok()?, &key.public).ok();
+fn readers(keys: &[TokenKey]) -> Vec<JwtKeys> {
+    let reader =
+        |key: &TokenKey| JwtKeys::of_public(key.method.parse::<SigningMethod>().ok()?, &key.public).ok();
     keys.iter().filter_map(reader).collect()
 }
 
-impl AuthDesk {
+impl AuthState {
     /// On a member: what it has applied is the policy.
     pub(super) fn derive_policy(&self, auth: &Auth) {
         let token_keys =
@@ -191,7 +192,7 @@ impl AuthDesk {
 
     /// The document that the leader must propose in the place of this version, when it is time for another key.
     pub fn next_token_keys(&self, now_ms: u64) -> Option<(u64, Bytes)> {
-        if self.signed.is_some() || self.data.directory().policy.users.is_empty() {
+        if self.signed.is_some() || self.data.snapshot().policy.users.is_empty() {
             return None;
         }
         let (version, bytes) =
@@ -203,11 +204,11 @@ impl AuthDesk {
 
     /// For data-only nodes.
     pub fn policy_document(&self) -> Document {
-        Document { version: self.data.version(), bytes: self.data.directory().policy.encode() }
+        Document { version: self.data.version(), bytes: self.data.snapshot().policy.encode() }
     }
 
     /// On a data-only node: the document that a member has sent.
-    pub fn be_told_policy(&self, document: &Document) {
+    pub fn set_policy(&self, document: &Document) {
         match Policy::decode(document.bytes.clone()) {
             Some(policy) => {
                 let keys = readers(&policy.keys);
@@ -218,8 +219,8 @@ impl AuthDesk {
     }
 
     /// Whether auth is on by the notes of version 0.1.0 and of later ones; the newer of the two decides.
-    pub fn is_on_as_told(&self, note: Option<&Document>) -> bool {
-        let Policy { enabled, revision, .. } = self.data.directory().policy;
+    pub fn is_auth_on_by_note(&self, note: Option<&Document>) -> bool {
+        let Policy { enabled, revision, .. } = self.data.snapshot().policy;
         match note {
             Some(note) if note.version > version_of(enabled, revision) => note.bytes == super::AUTH_ON,
             // No note has arrived yet.
@@ -232,12 +233,12 @@ impl AuthDesk {
     /// there are users; an earlier login waits for it, and a cluster whose leader makes none issues tokens without.
     pub(super) async fn signed_part(&self, user: &str, revision: u64) -> Option<String> {
         let claims = Claims { user: user.to_owned(), revision, ends: since_1970() + self.token_ttl };
-        for _ in 0..NEWS_WITHIN.as_millis() / NEWS_POLL.as_millis() {
-            let directory = self.data.directory();
-            if let Some(keys) = directory.keys.iter().find(|keys| keys.can_sign()) {
+        for _ in 0..POLICY_WAIT_MAX.as_millis() / POLICY_POLL.as_millis() {
+            let snapshot = self.data.snapshot();
+            if let Some(keys) = snapshot.keys.iter().find(|keys| keys.can_sign()) {
                 return keys.sign(&claims).ok();
             }
-            tokio::time::sleep(NEWS_POLL).await;
+            tokio::time::sleep(POLICY_POLL).await;
         }
         None
     }
@@ -252,7 +253,7 @@ impl Handle {
 
     /// Whether a cached caller is still valid.
     pub fn is_current(&self, caller: &DataCaller) -> bool {
-        let (data, now) = (&self.desk().data, self.shared.core.clock.now());
+        let (data, now) = (&self.auth_state().data, self.shared.core.clock.now());
         caller.generation == data.generation.load(Ordering::Acquire)
             && now < caller.until
             && data.check_age(now).is_ok()
@@ -260,7 +261,7 @@ impl Handle {
 
     /// The caller with these credentials, by what this node knows. Only a password that was not seen before takes long.
     pub async fn data_caller(&self, credentials: Option<Credentials<'_>>) -> Result<Arc<DataCaller>, Code> {
-        self.desk().data.check_age(self.shared.core.clock.now())?;
+        self.auth_state().data.check_age(self.shared.core.clock.now())?;
         match credentials {
             None => Err(Code::UserEmpty),
             Some(Credentials::Token(token)) => self.caller_of_token(token).await,
@@ -269,24 +270,24 @@ impl Handle {
     }
 
     async fn caller_of_token(&self, token: &str) -> Result<Arc<DataCaller>, Code> {
-        let data = &self.desk().data;
+        let data = &self.auth_state().data;
         let known =
             data.callers.lock().expect("no thread panics while it holds the callers").get(token).cloned();
         if let Some(caller) = known.filter(|caller| self.is_current(caller)) {
             return Ok(caller);
         }
         let began = self.shared.core.clock.now();
-        let (directory, user) = loop {
-            let directory = data.directory();
-            match self.user_of_token(&directory, token) {
-                Found::User(user) => break (directory, user),
-                Found::Ahead if self.shared.core.clock.now().since(began) < NEWS_WITHIN => {
-                    tokio::time::sleep(NEWS_POLL).await;
+        let (snapshot, user) = loop {
+            let snapshot = data.snapshot();
+            match self.user_of_token(&snapshot, token) {
+                TokenLookup::User(user) => break (snapshot, user),
+                TokenLookup::Ahead if self.shared.core.clock.now().since(began) < POLICY_WAIT_MAX => {
+                    tokio::time::sleep(POLICY_POLL).await;
                 }
-                Found::Ahead | Found::Nobody => return Err(Code::InvalidAuthToken),
+                TokenLookup::Ahead | TokenLookup::Unknown => return Err(Code::InvalidAuthToken),
             }
         };
-        let caller = Arc::new(self.caller_in(&directory, user)?);
+        let caller = Arc::new(self.caller_in(&snapshot, user)?);
         let mut callers = data.callers.lock().expect("no thread panics while it holds the callers");
         if callers.len() >= CALLERS_MAX {
             callers.clear();
@@ -296,32 +297,32 @@ impl Handle {
     }
 
     /// A remembered token first, because a lookup keeps it alive; then a signed one.
-    fn user_of_token(&self, directory: &Directory, token: &str) -> Found {
-        let desk = self.desk();
-        if let Some(user) = badge::name_on(token) {
-            return Found::User(user);
+    fn user_of_token(&self, snapshot: &PolicySnapshot, token: &str) -> TokenLookup {
+        let auth_state = self.auth_state();
+        if let Some(user) = certificate_token::name_in(token) {
+            return TokenLookup::User(user);
         }
-        if desk.signed.is_none() && !self.is_data_only() {
+        if auth_state.signed.is_none() && !self.is_data_only() {
             let now = self.shared.core.clock.now();
-            if let Some(user) = desk.user_of(now, token) {
-                return Found::User(user);
+            if let Some(user) = auth_state.user_of(now, token) {
+                return TokenLookup::User(user);
             }
         }
-        match directory.read(desk.signed.as_ref(), signed_part_of(token)) {
-            Some(claims) if claims.revision > directory.policy.revision => Found::Ahead,
+        match snapshot.read(auth_state.signed.as_ref(), signed_part_of(token)) {
+            Some(claims) if claims.revision > snapshot.policy.revision => TokenLookup::Ahead,
             Some(claims) => {
-                let epoch = directory.policy.users.get(claims.user.as_str()).map(|user| user.epoch);
+                let epoch = snapshot.policy.users.get(claims.user.as_str()).map(|user| user.epoch);
                 if epoch.is_some_and(|epoch| epoch <= claims.revision) {
-                    Found::User(claims.user.into())
+                    TokenLookup::User(claims.user.into())
                 } else {
-                    Found::Nobody
+                    TokenLookup::Unknown
                 }
             }
             // The entry that made it may not have been applied here yet.
             None if super::index_of(token).is_some_and(|index| index > self.status().applied.0) => {
-                Found::Ahead
+                TokenLookup::Ahead
             }
-            None => Found::Nobody,
+            None => TokenLookup::Unknown,
         }
     }
 
@@ -329,26 +330,26 @@ impl Handle {
         if self.is_data_only() {
             return Err(Code::PasswordNotHere);
         }
-        self.compare_password(&self.desk().current(), None, user, password).await?;
-        let directory = self.desk().data.directory();
-        self.caller_in(&directory, user.into()).map(Arc::new)
+        self.compare_password(&self.auth_state().current(), None, user, password).await?;
+        let snapshot = self.auth_state().data.snapshot();
+        self.caller_in(&snapshot, user.into()).map(Arc::new)
     }
 
-    fn caller_in(&self, directory: &Directory, user: Arc<str>) -> Result<DataCaller, Code> {
-        if !directory.policy.users.contains_key(&user) {
+    fn caller_in(&self, snapshot: &PolicySnapshot, user: Arc<str>) -> Result<DataCaller, Code> {
+        if !snapshot.policy.users.contains_key(&user) {
             return Err(Code::InvalidAuthToken);
         }
         let until = self.shared.core.clock.now().after(LOOKED_UP_FOR);
-        let rights = directory.rights_of(&user);
-        Ok(DataCaller { user, rights, generation: directory.generation, until })
+        let rights = snapshot.rights_of(&user);
+        Ok(DataCaller { user, rights, generation: snapshot.generation, until })
     }
 }
 
-enum Found {
+enum TokenLookup {
     User(Arc<str>),
     /// It was issued by a member that knows a newer policy than this node.
     Ahead,
-    Nobody,
+    Unknown,
 }
 
 /// A remembered token is a secret, the signed part and the index of its entry; one that is signed is that part alone.

@@ -2,18 +2,18 @@
 //! read it. A token goes in and a handle that acts as its user comes out, with the auth revision that the token was
 //! signed at. So a change of users, roles or permissions ends every signed token.
 
-use crate::auth::Asking;
-use crate::auth::fair_queue::Source;
+use crate::auth::HandleCaller;
+use crate::auth::fair_queue::LoginSource;
 use crate::handle::Handle;
 use base::Code;
 use coord::Caller;
-use jwt::{Claims, Keys};
+use jwt::{Claims, JwtKeys};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[derive(Clone, Debug)]
 pub struct SignedTokens {
-    pub keys: Arc<Keys>,
+    pub keys: Arc<JwtKeys>,
     /// How long one lives, used or not.
     pub ttl: Duration,
 }
@@ -27,13 +27,13 @@ impl Handle {
             self.catch_up().await?;
         }
         if !self.is_auth_on() {
-            return Ok(self.asking_as(Asking::default()));
+            return Ok(self.with_caller(HandleCaller::default()));
         }
         // A token of a future revision was signed by another cluster, or by this one before it lost writes.
         let revision = self.auth_revision();
         let claims = claims.filter(|claims| claims.revision <= revision).ok_or(Code::InvalidAuthToken)?;
         let caller = Caller::User { name: claims.user.into(), revision: claims.revision };
-        Ok(self.asking_as(Asking { caller, token: Some(token.into()) }))
+        Ok(self.with_caller(HandleCaller { caller, token: Some(token.into()) }))
     }
 
     /// The caller has compared the password with the hash at this revision. If that changes meanwhile, the
@@ -47,8 +47,8 @@ impl Handle {
         let (keys, ends) = (signed.keys.clone(), since_1970() + signed.ttl);
         // Some methods take milliseconds.
         let sign = move || keys.sign(&Claims { user, revision, ends });
-        let source = Source::default();
-        let token = self.desk().hashing.run(source, self.shared.request_timeout, sign).await?;
+        let source = LoginSource::default();
+        let token = self.auth_state().hashing.run(source, self.shared.request_timeout, sign).await?;
         token.map_err(|error| match error {
             jwt::Error::VerifyOnly => Code::VerifyOnly,
             error => {
@@ -59,7 +59,7 @@ impl Handle {
     }
 
     fn auth_revision(&self) -> u64 {
-        self.desk().current().revision()
+        self.auth_state().current().revision()
     }
 }
 

@@ -4,7 +4,7 @@
 
 use base::codec::{Reader, put_bytes, put_varint};
 use bytes::Bytes;
-use jwt::Keys;
+use jwt::JwtKeys;
 use std::time::Duration;
 
 pub(crate) const DOCUMENT: &str = "token-keys";
@@ -49,8 +49,8 @@ impl TokenKeys {
         out.into()
     }
 
-    pub fn load(&self) -> Vec<Keys> {
-        self.keys.iter().filter_map(|key| Keys::of_private(&key.private).ok()).collect()
+    pub fn load(&self) -> Vec<JwtKeys> {
+        self.keys.iter().filter_map(|key| JwtKeys::of_private(&key.private).ok()).collect()
     }
 
     /// The document that must follow this one, when it is time for another key.
@@ -60,7 +60,7 @@ impl TokenKeys {
             return None;
         }
         let made =
-            Keys::generate().inspect_err(|error| tracing::error!(%error, "cannot generate a token key"));
+            JwtKeys::generate().inspect_err(|error| tracing::error!(%error, "cannot generate a token key"));
         let newest = TokenKey { made_ms: now_ms, private: made.ok()?.into() };
         let before = self.keys.iter().take(KEYS_MAX - 1);
         let before = before.map(|key| TokenKey { made_ms: key.made_ms, private: key.private.clone() });

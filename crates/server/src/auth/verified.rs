@@ -15,15 +15,18 @@ type Digest = [u8; KEY_BYTES];
 
 pub(super) const KEY_BYTES: usize = 32;
 
-pub(super) struct Verified {
+pub(super) struct VerifiedPasswords {
     /// Without random numbers of the kernel nothing is kept.
     key: Option<hmac::Key>,
     ends: BTreeMap<Digest, Instant>,
 }
 
-impl Verified {
-    pub fn new(key: Option<[u8; KEY_BYTES]>) -> Verified {
-        Verified { key: key.map(|key| hmac::Key::new(hmac::HMAC_SHA256, &key)), ends: BTreeMap::new() }
+impl VerifiedPasswords {
+    pub fn new(key: Option<[u8; KEY_BYTES]>) -> VerifiedPasswords {
+        VerifiedPasswords {
+            key: key.map(|key| hmac::Key::new(hmac::HMAC_SHA256, &key)),
+            ends: BTreeMap::new(),
+        }
     }
 
     pub fn contains(&self, now: Instant, hash: &[u8], password: &str) -> bool {
@@ -59,7 +62,7 @@ mod tests {
 
     #[test]
     fn what_fitted_fits_for_a_while_and_nothing_else_does() {
-        let mut verified = Verified::new(Some([7; KEY_BYTES]));
+        let mut verified = VerifiedPasswords::new(Some([7; KEY_BYTES]));
         let now = Instant(0);
         verified.insert(now, b"hash", "secret");
         assert!(verified.contains(now, b"hash", "secret"));
@@ -67,14 +70,14 @@ mod tests {
             assert!(!verified.contains(now, hash.as_bytes(), password), "{hash} {password}");
         }
         assert!(!verified.contains(now.after(VERIFIED_FOR), b"hash", "secret"));
-        let mut unkeyed = Verified::new(None);
+        let mut unkeyed = VerifiedPasswords::new(None);
         unkeyed.insert(now, b"hash", "secret");
         assert!(!unkeyed.contains(now, b"hash", "secret"));
     }
 
     #[test]
     fn only_so_many_are_kept() {
-        let mut verified = Verified::new(Some([7; KEY_BYTES]));
+        let mut verified = VerifiedPasswords::new(Some([7; KEY_BYTES]));
         for nth in 0..VERIFIED_MAX as u64 + 10 {
             verified.insert(Instant(nth), b"hash", &nth.to_string());
         }

@@ -68,7 +68,7 @@ pub(super) fn learn_auth(core: &Core, now: Instant, told: &Document) {
         POLICY if known(POLICY) < told.version => {
             learn(core, vec![told.clone()]);
             let Document { version, bytes, .. } = told.clone();
-            core.auth.be_told_policy(&coord::Document { version, bytes });
+            core.auth.set_policy(&coord::Document { version, bytes });
         }
         // What the teller knew so long ago is what this node knows.
         POLICY_AGE if known(POLICY) >= told.version => {
@@ -78,7 +78,7 @@ pub(super) fn learn_auth(core: &Core, now: Instant, told: &Document) {
         }
         _ => {}
     }
-    core.auth.be_told(core.documents.get(AUTH_NOTE).as_ref());
+    core.auth.set_from_note(core.documents.get(AUTH_NOTE).as_ref());
 }
 
 /// The table of regions that the cluster has agreed on, as far as it is known here.

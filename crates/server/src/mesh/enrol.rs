@@ -5,7 +5,7 @@ use crate::handle::Handle;
 use base::{Code, NodeId};
 use bytes::Bytes;
 use coord::{Command, SetDocument};
-use mesh::plan::{DOCUMENT, Plan};
+use mesh::plan::{DOCUMENT, MeshPlan};
 
 /// How often a change is made again because another came first.
 const ATTEMPTS: usize = 16;
@@ -32,7 +32,7 @@ impl Handle {
     pub async fn let_node_go(&self, node: NodeId, leaving: bool) -> Result<(), Code> {
         for _ in 0..ATTEMPTS {
             let (_, bytes) = self.document(DOCUMENT).await?.ok_or(Code::NotInStep)?;
-            let plan = Plan::decode(bytes).ok_or(Code::NotInStep)?;
+            let plan = MeshPlan::decode(bytes).ok_or(Code::NotInStep)?;
             let Some(next) = plan.with_leaving(node, leaving)? else { return Ok(()) };
             match self.set_document(DOCUMENT, plan.epoch().0, next.encode()).await {
                 Err(Code::DocumentChanged) => {}
@@ -42,13 +42,13 @@ impl Handle {
         Err(Code::TopologyBusy)
     }
 
-    fn plan_here(&self) -> Result<Plan, Code> {
+    fn plan_here(&self) -> Result<MeshPlan, Code> {
         let (_, bytes): (u64, Bytes) = self.document_here(DOCUMENT).ok_or(Code::NotInStep)?;
-        Plan::decode(bytes).ok_or(Code::NotInStep)
+        MeshPlan::decode(bytes).ok_or(Code::NotInStep)
     }
 }
 
-fn replace(plan: &Plan, next: &Plan) -> Command {
+fn replace(plan: &MeshPlan, next: &MeshPlan) -> Command {
     let (name, bytes) = (DOCUMENT.to_owned(), next.encode());
     Command::Document(SetDocument { name, expect: plan.epoch().0, bytes })
 }

@@ -2,14 +2,14 @@
 //! out. A handle is cheap to clone. Every request is answered or refused by its deadline.
 
 use crate::core::Core;
-use crate::mesh::board::Admission;
 use crate::mesh::documents;
-use crate::mesh::lane::{self, Asker, Lane};
-use crate::mesh::node::Mail;
+use crate::mesh::node::MeshMessage;
+use crate::mesh::pending_reply::PendingReply;
+use crate::mesh::shared_status::Admission;
 use crate::mesh::status::MeshStatus;
-use crate::mesh::waiting::Waiting;
+use crate::mesh::worker::{self, ReplyTo, Worker};
 use base::{Code, NodeId};
-use mesh::homes::Place;
+use mesh::homes::HomeScope;
 use mesh::op::Op;
 use mesh::request::{Request, Write};
 use mesh::{Dot, Region, RegionId, RegionState, Topology};
@@ -20,11 +20,11 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// With more requests in progress, posting them together is worth more than a quick turn for each.
-const CALM_REQUESTS_MAX: usize = 4;
+const LIGHT_LOAD_REQUESTS_MAX: usize = 4;
 
 /// Another region, as this node sees it.
 #[derive(Clone, Debug)]
-pub struct Abroad {
+pub struct RegionInfo {
     pub region: Region,
     /// What the machine knows of it.
     pub state: Option<RegionState>,
@@ -38,80 +38,81 @@ pub struct Abroad {
 pub struct MeshHandle {
     pub(super) core: Arc<Core>,
     /// Where answers gather for the thread that asks.
-    lane: Option<Lane>,
+    worker: Option<Worker>,
 }
 
 impl MeshHandle {
     pub(crate) fn new(core: Arc<Core>) -> MeshHandle {
-        MeshHandle { core, lane: None }
+        MeshHandle { core, worker: None }
     }
 
     /// The same for a thread that serves all its clients, and the future that delivers the replies on that thread.
-    pub fn in_lane(mut self, lane: Lane) -> (MeshHandle, impl Future<Output = ()>) {
-        self.lane = Some(lane.clone());
-        (self, lane::deliver(lane))
+    pub fn in_worker(mut self, worker: Worker) -> (MeshHandle, impl Future<Output = ()>) {
+        self.worker = Some(worker.clone());
+        (self, worker::deliver(worker))
     }
 
     /// Asks, and waits for as long as is said or the usual time. `Reply::Refused` comes as an error.
-    pub fn request(&self, request: Request, timeout: Option<Duration>) -> Waiting {
+    pub fn request(&self, request: Request, timeout: Option<Duration>) -> PendingReply {
         if self.core.draining.load(Ordering::Relaxed) {
-            return Waiting::refused(Code::Stopped);
+            return PendingReply::refused(Code::Stopped);
         }
-        let desk = &self.core.mesh;
-        let Some(admission) = Admission::take(desk, size(&request)) else {
-            return Waiting::refused(Code::TooManyRequests);
+        let shared = &self.core.mesh;
+        let Some(admission) = Admission::take(shared, size(&request)) else {
+            return PendingReply::refused(Code::TooManyRequests);
         };
-        let deadline = self.core.clock.now().after(timeout.unwrap_or(desk.timeout));
-        let alone = match &self.lane {
-            Some(lane) => lane.asks_alone(),
-            None => desk.board.waiting() <= CALM_REQUESTS_MAX,
+        let deadline = self.core.clock.now().after(timeout.unwrap_or(shared.timeout));
+        let alone = match &self.worker {
+            Some(worker) => worker.is_only_request(),
+            None => shared.status_board.waiting() <= LIGHT_LOAD_REQUESTS_MAX,
         };
-        let (asker, answer) = Asker::new(self.lane.clone());
-        let errand = desk.bring(Mail::Request { deadline, request, asker, admission }, alone);
-        Waiting::new(answer, errand)
+        let (reply_to, answer) = ReplyTo::new(self.worker.clone());
+        let deferred_turn =
+            shared.post_batched(MeshMessage::Request { deadline, request, reply_to, admission }, alone);
+        PendingReply::new(answer, deferred_turn)
     }
 
     /// What this node goes by; without members before the node has heard of one.
     pub fn topology(&self) -> Arc<Topology> {
-        self.core.mesh.board.topology()
+        self.core.mesh.status_board.topology()
     }
 
     pub fn status(&self) -> MeshStatus {
-        self.core.mesh.board.status()
+        self.core.mesh.status_board.status()
     }
 
     /// The table of regions as far as this node knows it, this one's own name aside, and how each is doing.
-    pub fn regions(&self) -> (u64, Vec<Abroad>) {
+    pub fn regions(&self) -> (u64, Vec<RegionInfo>) {
         let table = documents::table(&self.core);
-        let states = self.core.mesh.board.status().regions;
+        let states = self.core.mesh.status_board.status().regions;
         let addresses = self.core.mesh.addresses.get();
-        let abroad = |region: &Region| Abroad {
+        let info = |region: &Region| RegionInfo {
             region: region.clone(),
             state: states.iter().find(|state| state.id == region.id).cloned(),
             nodes: addresses.nodes(region.id),
             trouble: addresses.trouble(region.id).cloned(),
         };
         let here = RegionId::of(&self.core.mesh.region);
-        let all = table.iter().filter(|region| region.id != here).map(abroad).collect();
+        let all = table.iter().filter(|region| region.id != here).map(info).collect();
         (table.version, all)
     }
 
     /// How far this region is behind the others, in milliseconds, as of late.
     pub fn lag_ms(&self) -> u64 {
-        self.core.mesh.board.lag_ms()
+        self.core.mesh.status_board.lag_ms()
     }
 
     /// Other regions that have a write, as far as this node knows: it does if it gave the write its name.
     pub async fn reached(&self, dot: Dot) -> Result<Vec<RegionId>, Code> {
         let _admission = Admission::take(&self.core.mesh, 0).ok_or(Code::TooManyRequests)?;
-        let (asker, answer) = oneshot::channel();
-        self.core.mesh.tell(Mail::Reached { dot, asker }, 0);
+        let (reply_to, answer) = oneshot::channel();
+        self.core.mesh.post_and_help(MeshMessage::Reached { dot, reply_to }, 0);
         answer.await.map_err(|_| Code::Stopped)
     }
 
     /// Whether this region may write keys with a leased home of its own now, as the owner of this epoch.
-    pub fn holds(&self, place: &Place, epoch: u64) -> bool {
-        self.core.mesh.tenures.holds(place, epoch, self.core.clock.now())
+    pub fn holds(&self, scope: &HomeScope, epoch: u64) -> bool {
+        self.core.mesh.home_leases.holds(scope, epoch, self.core.clock.now())
     }
 
     /// The name of a region, if this node knows it.

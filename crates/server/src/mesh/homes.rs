@@ -4,71 +4,71 @@
 use base::Instant;
 use base::codec::{Reader, put_varint};
 use bytes::Bytes;
-use mesh::homes::Place;
-use mesh::steward::Tenure;
-use mesh_node::{AskedAt, HeldFor};
+use mesh::home_election::HomeLease;
+use mesh::homes::HomeScope;
+use mesh_node::{AskTime, HeldHome};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// What the driver knows of it.
 #[derive(Default)]
-pub(crate) struct Tenures {
-    newest: Mutex<mesh_node::Tenures>,
+pub(crate) struct SharedHomeLeases {
+    newest: Mutex<mesh_node::HomeLeases>,
 }
 
-impl Tenures {
-    fn lock(&self) -> MutexGuard<'_, mesh_node::Tenures> {
+impl SharedHomeLeases {
+    fn lock(&self) -> MutexGuard<'_, mesh_node::HomeLeases> {
         self.newest.lock().expect("no thread panics while it holds the tenures")
     }
 
-    pub fn set(&self, held: &[Tenure]) {
+    pub fn set(&self, held: &[HomeLease]) {
         self.lock().set(held);
     }
 
     /// Whether this region may write the place now, as the owner of this epoch.
-    pub fn holds(&self, place: &Place, epoch: u64, now: Instant) -> bool {
-        self.lock().holds(place, epoch, now)
+    pub fn holds(&self, scope: &HomeScope, epoch: u64, now: Instant) -> bool {
+        self.lock().holds(scope, epoch, now)
     }
 }
 
 /// Places with their epochs, and for how long each is held still, in milliseconds.
-pub(super) fn encode_held(held: &[HeldFor], out: &mut Vec<u8>) {
+pub(super) fn encode_held(held: &[HeldHome], out: &mut Vec<u8>) {
     put_varint(out, held.len() as u64);
-    for (place, epoch, span) in held {
-        place.encode(out);
+    for (scope, epoch, span) in held {
+        scope.encode(out);
         put_varint(out, *epoch);
         put_varint(out, span.as_millis() as u64);
     }
 }
 
-pub(super) fn decode_held(bytes: Bytes) -> Option<Vec<HeldFor>> {
+pub(super) fn decode_held(bytes: Bytes) -> Option<Vec<HeldHome>> {
     decode_spans(Reader::new(bytes))
 }
 
-pub(super) fn encode_asked(asked: AskedAt, out: &mut Vec<u8>) {
+pub(super) fn encode_asked(asked: AskTime, out: &mut Vec<u8>) {
     put_varint(out, asked.start);
     put_varint(out, asked.at);
 }
 
-pub(super) fn decode_asked(bytes: Bytes) -> Option<AskedAt> {
+pub(super) fn decode_asked(bytes: Bytes) -> Option<AskTime> {
     let mut reader = Reader::new(bytes);
-    let asked = AskedAt { start: reader.varint()?, at: reader.varint()? };
+    let asked = AskTime { start: reader.varint()?, at: reader.varint()? };
     reader.is_empty().then_some(asked)
 }
 
 /// When the node asked, and what is held from then on.
-pub(super) fn decode_tenures(bytes: Bytes) -> Option<(AskedAt, Vec<HeldFor>)> {
+pub(super) fn decode_home_leases(bytes: Bytes) -> Option<(AskTime, Vec<HeldHome>)> {
     let mut reader = Reader::new(bytes);
-    let asked = AskedAt { start: reader.varint()?, at: reader.varint()? };
+    let asked = AskTime { start: reader.varint()?, at: reader.varint()? };
     Some((asked, decode_spans(reader)?))
 }
 
-fn decode_spans(mut reader: Reader) -> Option<Vec<HeldFor>> {
-    let count = reader.count().filter(|count| *count <= mesh_node::Tenures::MAX)?;
+fn decode_spans(mut reader: Reader) -> Option<Vec<HeldHome>> {
+    let count = reader.count().filter(|count| *count <= mesh_node::HomeLeases::MAX)?;
     let one = |reader: &mut Reader| {
-        let place = Place::decode(reader)?;
+        let scope = HomeScope::decode(reader)?;
         let (epoch, ms) = (reader.varint()?, reader.varint()?);
-        Some((place, epoch, Duration::from_millis(ms)))
+        Some((scope, epoch, Duration::from_millis(ms)))
     };
     let held = (0..count).map(|_| one(&mut reader)).collect::<Option<_>>()?;
     reader.is_empty().then_some(held)
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn what_is_held_is_told_as_spans() {
-        let held = [(Place::new("shop", "eu/"), 2, Duration::from_millis(5))];
+        let held = [(HomeScope::new("shop", "eu/"), 2, Duration::from_millis(5))];
         let mut bytes = Vec::new();
         encode_held(&held, &mut bytes);
         assert_eq!(decode_held(bytes.clone().into()).unwrap(), held);
@@ -91,16 +91,16 @@ mod tests {
 
     #[test]
     fn a_question_and_its_answer_read_back_and_cut_ones_are_refused() {
-        let asked = AskedAt { start: 3 << 32, at: 4_000 };
+        let asked = AskTime { start: 3 << 32, at: 4_000 };
         let mut question = Vec::new();
         encode_asked(asked, &mut question);
         assert_eq!(decode_asked(question.clone().into()), Some(asked));
-        let held = [(Place::new("shop", ""), 7, Duration::from_millis(900))];
+        let held = [(HomeScope::new("shop", ""), 7, Duration::from_millis(900))];
         let mut answer = question.clone();
         encode_held(&held, &mut answer);
-        assert_eq!(decode_tenures(answer.clone().into()), Some((asked, held.to_vec())));
+        assert_eq!(decode_home_leases(answer.clone().into()), Some((asked, held.to_vec())));
         for cut in 0..answer.len() {
-            assert_eq!(decode_tenures(Bytes::copy_from_slice(&answer[..cut])), None);
+            assert_eq!(decode_home_leases(Bytes::copy_from_slice(&answer[..cut])), None);
         }
         assert!(
             (0..question.len()).all(|cut| decode_asked(Bytes::copy_from_slice(&question[..cut])).is_none())

@@ -58,6 +58,6 @@ impl LogFile for RowLog {
         if let Some(took) = synced {
             self.core.metrics.mesh.log_fsync_seconds.observe(took.as_secs_f64());
         }
-        self.core.mesh.board.set_log_bytes(self.log.size_bytes(), self.log.spare_bytes());
+        self.core.mesh.status_board.set_log_bytes(self.log.size_bytes(), self.log.spare_bytes());
     }
 }

@@ -1,7 +1,7 @@
 //! Metrics of the mesh: requests by kind and outcome with their duration, and the machine's status, which is copied when the
 //! metrics are read.
 
-use crate::mesh::status::{Counts, MeshStatus};
+use crate::mesh::status::{MeshCounts, MeshStatus};
 use mesh::RegionState;
 use mesh::request::{Reply, Request};
 use prometheus_client::metrics::counter::Counter;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 type Label = (&'static str, &'static str);
 /// A figure, and where it is read.
-type Figures<F, S, N> = Vec<(F, fn(&S) -> N)>;
+type MetricReaders<F, S, N> = Vec<(F, fn(&S) -> N)>;
 /// A figure for each other region, and where it is read.
 type ByRegion = Family<Vec<(&'static str, String)>, Gauge>;
 type ReadRegion = fn(&RegionState) -> i64;
@@ -22,38 +22,39 @@ type Seconds = Family<[Label; 1], Histogram, fn() -> Histogram>;
 
 /// What a request wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum RequestKind {
     Write,
     Read,
     Batch,
     Scan,
 }
 
-impl Asked {
-    const ALL: [Asked; 4] = [Asked::Write, Asked::Read, Asked::Batch, Asked::Scan];
+impl RequestKind {
+    const ALL: [RequestKind; 4] =
+        [RequestKind::Write, RequestKind::Read, RequestKind::Batch, RequestKind::Scan];
 
-    pub fn of(request: &Request) -> Asked {
+    pub fn of(request: &Request) -> RequestKind {
         match request {
-            Request::Write(_) => Asked::Write,
-            Request::Read { .. } | Request::Get(_) => Asked::Read,
-            Request::Batch(_) => Asked::Batch,
-            Request::Scan(_) | Request::Query(_) | Request::Conflicts { .. } => Asked::Scan,
+            Request::Write(_) => RequestKind::Write,
+            Request::Read { .. } | Request::Get(_) => RequestKind::Read,
+            Request::Batch(_) => RequestKind::Batch,
+            Request::Scan(_) | Request::Query(_) | Request::Conflicts { .. } => RequestKind::Scan,
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Asked::Write => "write",
-            Asked::Read => "read",
-            Asked::Batch => "batch",
-            Asked::Scan => "scan",
+            RequestKind::Write => "write",
+            RequestKind::Read => "read",
+            RequestKind::Batch => "batch",
+            RequestKind::Scan => "scan",
         }
     }
 }
 
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+enum RequestOutcome {
     Done,
     Indeterminate,
     Unavailable,
@@ -61,61 +62,66 @@ enum Outcome {
     Refused,
 }
 
-impl Outcome {
-    const ALL: [Outcome; 5] =
-        [Outcome::Done, Outcome::Indeterminate, Outcome::Unavailable, Outcome::Conflict, Outcome::Refused];
+impl RequestOutcome {
+    const ALL: [RequestOutcome; 5] = [
+        RequestOutcome::Done,
+        RequestOutcome::Indeterminate,
+        RequestOutcome::Unavailable,
+        RequestOutcome::Conflict,
+        RequestOutcome::Refused,
+    ];
 
-    fn of(reply: &Reply) -> Outcome {
+    fn of(reply: &Reply) -> RequestOutcome {
         match reply {
-            Reply::Indeterminate { .. } => Outcome::Indeterminate,
-            Reply::Unavailable { .. } => Outcome::Unavailable,
-            Reply::Conflict(_) => Outcome::Conflict,
-            Reply::Refused(_) => Outcome::Refused,
-            _ => Outcome::Done,
+            Reply::Indeterminate { .. } => RequestOutcome::Indeterminate,
+            Reply::Unavailable { .. } => RequestOutcome::Unavailable,
+            Reply::Conflict(_) => RequestOutcome::Conflict,
+            Reply::Refused(_) => RequestOutcome::Refused,
+            _ => RequestOutcome::Done,
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Outcome::Done => "done",
-            Outcome::Indeterminate => "indeterminate",
-            Outcome::Unavailable => "unavailable",
-            Outcome::Conflict => "conflict",
-            Outcome::Refused => "refused",
+            RequestOutcome::Done => "done",
+            RequestOutcome::Indeterminate => "indeterminate",
+            RequestOutcome::Unavailable => "unavailable",
+            RequestOutcome::Conflict => "conflict",
+            RequestOutcome::Refused => "refused",
         }
     }
 }
 
-pub(crate) struct Metrics {
+pub(crate) struct MeshMetrics {
     pub log_fsync_seconds: Histogram,
     pub store_commit_seconds: Histogram,
     /// By kind, then by outcome.
-    requests: [[Counter; Outcome::ALL.len()]; Asked::ALL.len()],
-    seconds: [Histogram; Asked::ALL.len()],
+    requests: [[Counter; RequestOutcome::ALL.len()]; RequestKind::ALL.len()],
+    seconds: [Histogram; RequestKind::ALL.len()],
     regions: Vec<(ByRegion, ReadRegion)>,
-    gauges: Figures<Gauge, MeshStatus, i64>,
-    counters: Figures<Counter, Counts, u64>,
+    gauges: MetricReaders<Gauge, MeshStatus, i64>,
+    counters: MetricReaders<Counter, MeshCounts, u64>,
     /// By what became of it.
     script_merges: Family<[Label; 1], Counter>,
 }
 
-impl Metrics {
-    pub fn registered(registry: &mut Registry) -> Metrics {
+impl MeshMetrics {
+    pub fn registered(registry: &mut Registry) -> MeshMetrics {
         let requests: Family<[Label; 2], Counter> = Family::default();
         registry.register("althing_mesh_requests", "Requests to the mesh", requests.clone());
         let durations = || Histogram::new(exponential_buckets(0.000_1, 2.0, 17));
         let seconds: Seconds = Family::new_with_constructor(durations);
         let (name, help) = ("althing_mesh_request_duration_seconds", "How long requests to the mesh take");
         registry.register(name, help, seconds.clone());
-        let metrics = Metrics {
+        let metrics = MeshMetrics {
             log_fsync_seconds: durations(),
             store_commit_seconds: durations(),
-            requests: Asked::ALL.map(|asked| {
-                Outcome::ALL.map(|outcome| {
-                    requests.get_or_create(&[("kind", asked.name()), ("outcome", outcome.name())]).clone()
+            requests: RequestKind::ALL.map(|kind| {
+                RequestOutcome::ALL.map(|outcome| {
+                    requests.get_or_create(&[("kind", kind.name()), ("outcome", outcome.name())]).clone()
                 })
             }),
-            seconds: Asked::ALL.map(|asked| seconds.get_or_create(&[("kind", asked.name())]).clone()),
+            seconds: RequestKind::ALL.map(|kind| seconds.get_or_create(&[("kind", kind.name())]).clone()),
             regions: registered_regions(registry),
             gauges: registered_gauges(registry),
             counters: registered_counters(registry),
@@ -131,9 +137,9 @@ impl Metrics {
         metrics
     }
 
-    pub fn answered(&self, asked: Asked, reply: &Reply, took: Duration) {
-        self.requests[asked as usize][Outcome::of(reply) as usize].inc();
-        self.seconds[asked as usize].observe(took.as_secs_f64());
+    pub fn answered(&self, kind: RequestKind, reply: &Reply, took: Duration) {
+        self.requests[kind as usize][RequestOutcome::of(reply) as usize].inc();
+        self.seconds[kind as usize].observe(took.as_secs_f64());
     }
 
     pub fn merged(&self, outcome: &'static str) {
@@ -179,7 +185,7 @@ fn registered_regions(registry: &mut Registry) -> Vec<(ByRegion, ReadRegion)> {
     all.into_iter().map(register).collect()
 }
 
-fn registered_gauges(registry: &mut Registry) -> Figures<Gauge, MeshStatus, i64> {
+fn registered_gauges(registry: &mut Registry) -> MetricReaders<Gauge, MeshStatus, i64> {
     type Read = fn(&MeshStatus) -> i64;
     let all: [(&str, &str, Read); 14] = [
         ("epoch", "The topology that this node goes by", |status| {
@@ -229,8 +235,8 @@ fn registered_gauges(registry: &mut Registry) -> Figures<Gauge, MeshStatus, i64>
     all.into_iter().map(register).collect()
 }
 
-fn registered_counters(registry: &mut Registry) -> Figures<Counter, Counts, u64> {
-    type Read = fn(&Counts) -> u64;
+fn registered_counters(registry: &mut Registry) -> MetricReaders<Counter, MeshCounts, u64> {
+    type Read = fn(&MeshCounts) -> u64;
     let all: [(&str, &str, Read); 6] = [
         ("claims_refused", "Claims of records about this node's own writes that it never made", |counts| {
             counts.claims_refused

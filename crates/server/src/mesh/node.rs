@@ -1,38 +1,40 @@
 //! The thread that owns the driver of the mesh. Requests, frames and completions come in by its queue; everything queued is one
 //! turn, and the output of a turn goes to the peers, the log, the store and coord. `mesh_node` decides.
 
+use crate::actor::{Machine, NextTurn};
 use crate::auth::token_keys;
 use crate::consensus;
 use crate::core::Core;
 use crate::durable_log::{LogOwner, Writer};
 use crate::fatal::fatal;
-use crate::mesh::board::Admission;
 use crate::mesh::documents;
-use crate::mesh::lane::Asker;
+use crate::mesh::events;
 use crate::mesh::log::RowLog;
-use crate::mesh::metrics::Asked;
-use crate::mesh::notes;
-use crate::mesh::scout;
-use crate::mesh::status::{Counts, MeshStatus};
+use crate::mesh::metrics::RequestKind;
+use crate::mesh::region_discovery;
+use crate::mesh::shared_status::Admission;
+use crate::mesh::status::{MeshCounts, MeshStatus};
 use crate::mesh::store;
-use crate::mesh::wire::{self, Cutter};
+use crate::mesh::wire::{self, FrameSplitter};
+use crate::mesh::worker::ReplyTo;
 use crate::peer::Peers;
-use crate::seat::{Machine, Next};
-use base::{Docket, Instant, NodeId, Token};
+use base::{IdMap, Instant, NodeId, ReplyToken};
 use bytes::Bytes;
 use coord::{Command, SetDocument};
 use disk::Disk;
-use engine::{LifeFile, MeshView};
+use engine::{IncarnationFile, MeshView};
 use mesh::document_exchange;
 use mesh::frame::Envelope;
-use mesh::life::Standing;
+use mesh::home_election::HomeMessage;
+use mesh::incarnation::CatchUp;
+use mesh::node_report::NodeReport;
 use mesh::overlay::Seq;
 use mesh::request::{Reply, Request};
-use mesh::steward::Word;
-use mesh::tidings::Tidings;
-use mesh::{Dot, Mesh, Now, RegionId, Room};
-use mesh_node::{AskedAt, Coord, Document, Driver, HeldFor, Input, Output, Proposal, Settings};
-use node::Work;
+use mesh::{DiskSpace, Dot, Mesh, Now, RegionId};
+use mesh_node::{
+    AskTime, CoordMembers, Document, DocumentProposal, Driver, HeldHome, Input, Output, Settings,
+};
+use node::ClientWork;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -53,36 +55,36 @@ const POLICY_EVERY: Duration = Duration::from_secs(15);
 /// How often the leader checks that there is a key for tokens.
 const TOKEN_KEYS_EVERY: Duration = Duration::from_millis(200);
 
-pub(crate) enum Mail {
+pub(crate) enum MeshMessage {
     Request {
         deadline: Instant,
         request: Request,
-        asker: Asker,
+        reply_to: ReplyTo,
         admission: Admission,
     },
     /// Which other regions have a write?
     Reached {
         dot: Dot,
-        asker: oneshot::Sender<Vec<RegionId>>,
+        reply_to: oneshot::Sender<Vec<RegionId>>,
     },
     Frames {
         from: NodeId,
         envelopes: Vec<Envelope>,
     },
     /// From a node of another region.
-    Abroad {
+    RemoteFrames {
         region: RegionId,
         from: NodeId,
         envelopes: Vec<Envelope>,
     },
-    Tidings {
+    NodeReport {
         from: NodeId,
-        tidings: Tidings,
+        report: NodeReport,
     },
     /// From the leader of another region.
-    Word {
+    HomeMessage {
         region: RegionId,
-        word: Word,
+        message: HomeMessage,
     },
     /// From the leader of another region, of the documents that regions share.
     SharedDocuments {
@@ -90,14 +92,14 @@ pub(crate) enum Mail {
         message: document_exchange::Message,
     },
     /// What the leader of this region says that the region may write.
-    Held(Vec<HeldFor>),
-    AskTenures {
+    Held(Vec<HeldHome>),
+    AskHomeLeases {
         from: NodeId,
-        asked: AskedAt,
+        asked: AskTime,
     },
-    Tenures(AskedAt, Vec<HeldFor>),
+    HomeLeases(AskTime, Vec<HeldHome>),
     /// What the cluster has agreed on, from a member that holds it.
-    Told(Document),
+    ReceivedDocument(Document),
     /// Some document was replaced.
     Documents,
     Connected(NodeId),
@@ -116,23 +118,23 @@ pub(crate) enum Mail {
 }
 
 struct Caller {
-    asker: Asker,
-    asked: Asked,
+    reply_to: ReplyTo,
+    kind: RequestKind,
     began: Instant,
     _admission: Admission,
 }
 
-pub(crate) struct Loop {
+pub(crate) struct MeshLoop {
     core: Arc<Core>,
     peers: Arc<Peers>,
     driver: Driver,
     me: NodeId,
     segment_bytes: u64,
-    life: LifeFile,
+    incarnation_file: IncarnationFile,
     view: Arc<MeshView>,
     disk: Arc<dyn Disk>,
     log: LogOwner<RowLog>,
-    callers: Docket<Token, Caller>,
+    callers: IdMap<ReplyToken, Caller>,
     next_token: u64,
     next_tick: Instant,
     show_at: Instant,
@@ -141,43 +143,43 @@ pub(crate) struct Loop {
     policy_at: Instant,
     token_keys_at: Instant,
     out: Output,
-    cutter: Cutter,
-    counts: Counts,
+    splitter: FrameSplitter,
+    counts: MeshCounts,
 }
 
-impl Machine for Loop {
-    type Mail = Mail;
+impl Machine for MeshLoop {
+    type Message = MeshMessage;
 
-    fn turn(&mut self, mail: &mut Vec<Mail>) -> Next {
+    fn turn(&mut self, mail: &mut Vec<MeshMessage>) -> NextTurn {
         self.run_turn(mail);
-        Next::At(self.core.clock.to_system(self.next_tick))
+        NextTurn::At(self.core.clock.to_system(self.next_tick))
     }
 }
 
-impl Loop {
+impl MeshLoop {
     pub fn new(
         core: Arc<Core>,
         peers: Arc<Peers>,
         settings: Settings,
         segment_bytes: u64,
         files: engine::MeshFiles,
-    ) -> (Loop, Arc<Mutex<Writer<RowLog>>>, engine::MeshStore) {
-        let engine::MeshFiles { log, store, replayed, life, disk, .. } = files;
+    ) -> (MeshLoop, Arc<Mutex<Writer<RowLog>>>, engine::MeshStore) {
+        let engine::MeshFiles { log, store, replayed, incarnation_file, disk, .. } = files;
         let view = store.view();
         let log = Writer::new(RowLog::new(core.clone(), log));
         let me = settings.me;
-        let driver = Driver::new(settings, life.life(), replayed, &*view);
+        let driver = Driver::new(settings, incarnation_file.get(), replayed, &*view);
         core.mesh.addresses.set(driver.address_book().clone());
-        let new = Loop {
+        let new = MeshLoop {
             peers,
             driver,
             me,
             segment_bytes,
-            life,
+            incarnation_file,
             view,
             disk,
             log: LogOwner::new(log.clone()),
-            callers: Docket::default(),
+            callers: IdMap::default(),
             next_token: 1,
             next_tick: core.clock.now(),
             show_at: Instant::ZERO,
@@ -186,18 +188,18 @@ impl Loop {
             policy_at: Instant::ZERO,
             token_keys_at: Instant::ZERO,
             out: Output::default(),
-            cutter: Cutter::default(),
-            counts: Counts::default(),
+            splitter: FrameSplitter::default(),
+            counts: MeshCounts::default(),
             core,
         };
         (new, log, store)
     }
 
-    fn run_turn(&mut self, mail: &mut Vec<Mail>) {
+    fn run_turn(&mut self, mail: &mut Vec<MeshMessage>) {
         let now = self.now();
         let is_idle = mail.is_empty() && self.callers.is_empty();
         for item in mail.drain(..) {
-            self.take_in(now, item);
+            self.handle_message(now, item);
         }
         if self.next_tick <= now.at {
             self.tick(now);
@@ -208,7 +210,7 @@ impl Loop {
         }
         self.driver.end_turn(now, &mut self.out);
         // What is durable at once may cause more output.
-        while self.hand_out(now) {
+        while self.perform_output(now) {
             self.driver.end_turn(now, &mut self.out);
         }
     }
@@ -222,57 +224,61 @@ impl Loop {
         self.driver.step(now, input, &*self.view, &mut self.out);
     }
 
-    fn take_in(&mut self, now: Now, item: Mail) {
+    fn handle_message(&mut self, now: Now, item: MeshMessage) {
         match item {
-            Mail::Request { deadline, request, asker, admission } => {
-                let asked = Asked::of(&request);
-                let caller = Caller { asker, asked, began: now.at, _admission: admission };
+            MeshMessage::Request { deadline, request, reply_to, admission } => {
+                let kind = RequestKind::of(&request);
+                let caller = Caller { reply_to, kind, began: now.at, _admission: admission };
                 self.ask(now, deadline, request, caller);
             }
-            Mail::Reached { dot, asker } => {
+            MeshMessage::Reached { dot, reply_to } => {
                 let machine = self.driver.machine();
-                let _ = asker.send(machine.map(|machine| machine.reached(dot)).unwrap_or_default());
+                let _ = reply_to.send(machine.map(|machine| machine.reached(dot)).unwrap_or_default());
             }
-            Mail::Frames { from, envelopes } => {
+            MeshMessage::Frames { from, envelopes } => {
                 for envelope in envelopes {
                     self.step(now, Input::Frame { from, envelope });
                 }
             }
-            Mail::Abroad { region, from, envelopes } => {
+            MeshMessage::RemoteFrames { region, from, envelopes } => {
                 for envelope in envelopes {
-                    self.step(now, Input::FrameAbroad { region, from, envelope });
+                    self.step(now, Input::RemoteFrame { region, from, envelope });
                 }
             }
-            Mail::Tidings { from, tidings } => self.step(now, Input::Report { from, tidings }),
-            Mail::Word { region, word } => self.step(now, Input::HomeMessage { region, word }),
-            Mail::SharedDocuments { region, message } => {
+            MeshMessage::NodeReport { from, report } => self.step(now, Input::Report { from, report }),
+            MeshMessage::HomeMessage { region, message } => {
+                self.step(now, Input::HomeMessage { region, message })
+            }
+            MeshMessage::SharedDocuments { region, message } => {
                 self.step(now, Input::DocumentMessage { region, message });
             }
-            Mail::Held(held) => self.step(now, Input::Held(held)),
-            Mail::AskTenures { from, asked } => self.step(now, Input::AskTenures { from, asked }),
-            Mail::Tenures(asked, held) => self.step(now, Input::Tenures(asked, held)),
-            Mail::Told(document) => {
-                documents::learn_auth(&self.core, now.at, &document);
-                self.step(now, Input::Told(document));
+            MeshMessage::Held(held) => self.step(now, Input::Held(held)),
+            MeshMessage::AskHomeLeases { from, asked } => {
+                self.step(now, Input::AskHomeLeases { from, asked })
             }
-            Mail::Documents => self.step(now, Input::Documents(documents::followed(&self.core))),
-            Mail::Connected(peer) => self.step(now, Input::Connected(peer)),
-            Mail::Lost(peer) => self.step(now, Input::Lost(peer)),
-            Mail::Answered { region, answer } => self.step(now, Input::Answered { region, answer }),
-            Mail::Persisted(seq) => {
+            MeshMessage::HomeLeases(asked, held) => self.step(now, Input::HomeLeases(asked, held)),
+            MeshMessage::ReceivedDocument(document) => {
+                documents::learn_auth(&self.core, now.at, &document);
+                self.step(now, Input::ReceivedDocument(document));
+            }
+            MeshMessage::Documents => self.step(now, Input::Documents(documents::followed(&self.core))),
+            MeshMessage::Connected(peer) => self.step(now, Input::Connected(peer)),
+            MeshMessage::Lost(peer) => self.step(now, Input::Lost(peer)),
+            MeshMessage::Answered { region, answer } => self.step(now, Input::Answered { region, answer }),
+            MeshMessage::Persisted(seq) => {
                 self.log.persisted(seq);
                 self.step(now, Input::Persisted(seq));
             }
-            Mail::Flushed { number, view } => {
+            MeshMessage::Flushed { number, view } => {
                 self.view = view;
-                self.look_at_disk(now);
+                self.measure_disk(now);
                 self.step(now, Input::Flushed(number));
             }
         }
     }
 
     fn ask(&mut self, now: Now, deadline: Instant, request: Request, caller: Caller) {
-        let token = Token(self.next_token);
+        let token = ReplyToken(self.next_token);
         self.next_token += 1;
         self.callers.insert(token, caller);
         self.step(now, Input::Request { token, deadline, request });
@@ -280,9 +286,9 @@ impl Loop {
 
     fn answer(&mut self, caller: Caller, reply: Reply) {
         let took = self.core.clock.now().since(caller.began);
-        self.core.metrics.mesh.answered(caller.asked, &reply, took);
-        self.counts.count(caller.asked, &reply);
-        caller.asker.tell(match reply {
+        self.core.metrics.mesh.answered(caller.kind, &reply, took);
+        self.counts.count(caller.kind, &reply);
+        caller.reply_to.send(match reply {
             Reply::Refused(code) => Err(code),
             reply => Ok(reply),
         });
@@ -293,21 +299,21 @@ impl Loop {
             self.members_at = now.at.after(MEMBERS_EVERY);
             self.step(now, Input::Members(self.members()));
         }
-        self.look_at_disk(now);
-        let status = self.core.board.read();
+        self.measure_disk(now);
+        let status = self.core.status.read();
         let leads = status.is_leader;
         if !self.core.data_only {
-            self.tend_policy(now, leads, status.leader.is_some());
+            self.refresh_policy(now, leads, status.leader.is_some());
         }
         self.step(now, Input::Tick { leads });
         if self.show_at <= now.at {
             self.show_at = now.at.after(SHOW_EVERY);
-            self.show();
+            self.publish_status();
         }
     }
 
     /// A member that has a leader knows the newest policy, and tells nodes without coord how old what it knows is.
-    fn tend_policy(&mut self, now: Now, leads: bool, has_leader: bool) {
+    fn refresh_policy(&mut self, now: Now, leads: bool, has_leader: bool) {
         if has_leader {
             self.core.auth.data.confirm(now.at, Duration::ZERO);
         }
@@ -315,7 +321,7 @@ impl Loop {
             self.token_keys_at = now.at.after(TOKEN_KEYS_EVERY);
             let next = if leads { self.core.auth.next_token_keys(now.wall_ms) } else { None };
             if let Some((expect, bytes)) = next {
-                self.propose(now, Proposal { name: token_keys::DOCUMENT, expect, bytes });
+                self.propose(now, DocumentProposal { name: token_keys::DOCUMENT, expect, bytes });
             }
         }
         if self.policy_age_at > now.at {
@@ -326,40 +332,40 @@ impl Loop {
         if with_policy {
             self.policy_at = now.at.after(POLICY_EVERY);
         }
-        let followers = self.driver.followers();
-        if !followers.is_empty() {
+        let data_only_nodes = self.driver.data_only_nodes();
+        if !data_only_nodes.is_empty() {
             let frames = documents::policy_frames(&self.core, now.at, with_policy);
-            for node in followers {
+            for node in data_only_nodes {
                 // What is lost is told again in a second.
                 self.peers.send_data(node, frames.clone());
             }
         }
     }
 
-    fn members(&self) -> Coord {
+    fn members(&self) -> CoordMembers {
         let table = self.core.members.table();
         let peers = self.core.members.others().into_iter().map(|(id, _)| id).collect();
-        Coord { voters: table.voters().into_iter().collect(), removed: table.removed().clone(), peers }
+        CoordMembers { voters: table.voters().into_iter().collect(), removed: table.removed().clone(), peers }
     }
 
     /// What the machine takes in is bounded by what was free at the last look, and by what it has taken in since.
-    fn look_at_disk(&mut self, now: Now) {
+    fn measure_disk(&mut self, now: Now) {
         let free = self.disk.free_bytes();
         let free_bytes = free.unwrap_or_else(|error| fatal("measuring the disk of the mesh", &error));
-        let board = &self.core.mesh.board;
-        let lacking_bytes = self.segment_bytes.saturating_sub(board.spare_bytes());
-        let room = Room { free_bytes, taken_bytes: board.taken_bytes(), lacking_bytes };
-        self.step(now, Input::Space(room));
+        let status_board = &self.core.mesh.status_board;
+        let lacking_bytes = self.segment_bytes.saturating_sub(status_board.spare_bytes());
+        let disk_space = DiskSpace { free_bytes, taken_bytes: status_board.taken_bytes(), lacking_bytes };
+        self.step(now, Input::DiskSpace(disk_space));
     }
 
     /// The peers and the disk first, for their work takes longest. True if something has followed at once that the
     /// driver was told.
-    fn hand_out(&mut self, now: Now) -> bool {
+    fn perform_output(&mut self, now: Now) -> bool {
         self.send(now);
         let mut goes_on = false;
-        if let Some(standing) = self.out.life.take() {
-            self.write_life(standing);
-            self.step(now, Input::LifeWritten(standing));
+        if let Some(catch_up) = self.out.write_catch_up.take() {
+            self.write_incarnation(catch_up);
+            self.step(now, Input::IncarnationWritten(catch_up));
             goes_on = true;
         }
         if let Some(seq) = self.persist() {
@@ -371,17 +377,17 @@ impl Loop {
                 self.answer(caller, reply);
             }
         }
-        let spent = self.out.mesh.spent.take().map(store::Order::Free);
-        let flush = self.out.mesh.flush.take().map(store::Order::Flush);
+        let spent = self.out.mesh.spent.take().map(store::StoreCommand::Free);
+        let flush = self.out.mesh.flush.take().map(store::StoreCommand::Flush);
         for order in spent.into_iter().chain(flush) {
             self.core.mesh.store.push(order);
         }
-        self.hand_out_rest(now);
+        self.perform_rest(now);
         goes_on
     }
 
     /// What happens now and then.
-    fn hand_out_rest(&mut self, now: Now) {
+    fn perform_rest(&mut self, now: Now) {
         for proposal in std::mem::take(&mut self.out.propose) {
             self.propose(now, proposal);
         }
@@ -391,45 +397,45 @@ impl Loop {
         if let Some(nodes) = self.out.nodes.take()
             && self.core.members.set_nodes(nodes)
         {
-            self.core.consensus.queue.push(consensus::Mail::Others(self.core.members.others()));
+            self.core.consensus.queue.push(consensus::ConsensusMessage::Others(self.core.members.others()));
         }
         if std::mem::take(&mut self.out.addresses_changed) {
             let addresses = self.driver.address_book();
             self.core.mesh.addresses.set(addresses.clone());
-            self.core.mesh.scout.push(scout::Order::Lead(addresses.remote_nodes()));
+            self.core.mesh.discovery.push(region_discovery::DiscoveryCommand::Lead(addresses.remote_nodes()));
         }
-        for question in std::mem::take(&mut self.out.questions) {
-            self.core.mesh.scout.push(scout::Order::Ask(question));
+        for question in std::mem::take(&mut self.out.region_queries) {
+            self.core.mesh.discovery.push(region_discovery::DiscoveryCommand::OpId(question));
         }
         if !self.out.held.is_empty() {
-            self.core.mesh.tenures.set(&std::mem::take(&mut self.out.held));
+            self.core.mesh.home_leases.set(&std::mem::take(&mut self.out.held));
         }
-        for note in std::mem::take(&mut self.out.mesh.notes) {
-            notes::count(&mut self.counts, note);
+        for note in std::mem::take(&mut self.out.mesh.events) {
+            events::count(&mut self.counts, note);
         }
-        std::mem::take(&mut self.out.notes).into_iter().for_each(notes::log);
+        std::mem::take(&mut self.out.events).into_iter().for_each(events::log);
         if std::mem::take(&mut self.out.topology_changed) {
-            self.show_topology();
+            self.publish_topology();
         }
     }
 
-    fn write_life(&mut self, standing: Standing) {
-        self.life
-            .set_standing(standing)
+    fn write_incarnation(&mut self, catch_up: CatchUp) {
+        self.incarnation_file
+            .set_catch_up(catch_up)
             .unwrap_or_else(|error| fatal("writing down the life of the mesh", &error));
     }
 
-    fn propose(&self, now: Now, proposal: Proposal) {
-        let Proposal { name, expect, bytes } = proposal;
+    fn propose(&self, now: Now, proposal: DocumentProposal) {
+        let DocumentProposal { name, expect, bytes } = proposal;
         let mut command = Vec::new();
         Command::Document(SetDocument { name: name.to_owned(), expect, bytes }).encode(&mut command);
-        self.core.submit(now.at.after(PROPOSAL_TIMEOUT), Work::Propose(command.into()));
+        self.core.submit(now.at.after(PROPOSAL_TIMEOUT), ClientWork::Propose(command.into()));
     }
 
     fn send(&mut self, now: Now) {
         let mut by_peer: BTreeMap<NodeId, Vec<Bytes>> = BTreeMap::new();
         for (to, envelope) in self.out.mesh.send.drain(..) {
-            self.cutter.cut(&envelope, by_peer.entry(to).or_default());
+            self.splitter.split(&envelope, by_peer.entry(to).or_default());
         }
         let mut lost = BTreeSet::new();
         for (to, frames) in by_peer {
@@ -455,23 +461,23 @@ impl Loop {
         self.log.write(vec![persist], &self.core.mesh.log)
     }
 
-    fn show(&mut self) {
+    fn publish_status(&mut self) {
         let now = self.now();
         let machine = self.driver.machine();
-        self.core.mesh.board.set_status(MeshStatus {
+        self.core.mesh.status_board.set_status(MeshStatus {
             node: self.me,
-            incarnation: self.driver.life().incarnation,
+            incarnation: self.driver.incarnation().number,
             regions: machine.map(|machine| machine.regions(now)).unwrap_or_default(),
             machine: machine.map(Mesh::status),
             counts: self.counts,
             ..MeshStatus::default()
         });
-        self.show_topology();
+        self.publish_topology();
     }
 
-    fn show_topology(&self) {
+    fn publish_topology(&self) {
         if let Some(machine) = self.driver.machine() {
-            self.core.mesh.board.set_topology(machine.topology());
+            self.core.mesh.status_board.set_topology(machine.topology());
         }
     }
 }

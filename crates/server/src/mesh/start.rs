@@ -7,7 +7,7 @@ use crate::server::reserve_bytes;
 use base::ClusterId;
 use base::checksum::hash64;
 use base::limits::MESH_SEGMENT_BYTES;
-use disk::{RealDisk, Recovery};
+use disk::{RealDisk, RecoveryReport};
 use engine::{MeshFiles, MeshParams};
 use mesh::{Region, Regions};
 use mesh_node::Settings;
@@ -39,10 +39,10 @@ pub(crate) fn open(config: &Config) -> Result<MeshFiles, Error> {
         fresh_incarnation: fresh_incarnation(),
     };
     let files = engine::open_mesh(Arc::new(disk), &params)?;
-    let (life, replayed) = (files.life.life(), files.replayed.len());
+    let (incarnation, replayed) = (files.incarnation_file.get(), files.replayed.len());
     tracing::info!(
-        incarnation = life.incarnation,
-        boot = life.boot,
+        incarnation = incarnation.number,
+        boot = incarnation.boot,
         replayed,
         "opened the files of the mesh"
     );
@@ -50,7 +50,7 @@ pub(crate) fn open(config: &Config) -> Result<MeshFiles, Error> {
     Ok(files)
 }
 
-fn tell_losses(recovery: &Recovery) {
+fn tell_losses(recovery: &RecoveryReport) {
     if let Some(torn) = &recovery.torn {
         tracing::warn!(
             file = torn.file,
@@ -90,9 +90,9 @@ fn fresh_incarnation() -> u32 {
 /// How this node takes part, from what was configured.
 pub(crate) fn settings(config: &Config, core: &Core, cluster: ClusterId) -> Settings {
     let me = core.members.me();
-    let config::Mesh { region, zone, points, timeout, round_every, drift_max, region_peers, .. } =
+    let config::MeshConfig { region, zone, points, timeout, round_every, drift_max, region_peers, .. } =
         config.mesh.clone();
-    let address_abroad = match config.mesh.advertise_region.as_str() {
+    let region_address = match config.mesh.advertise_region.as_str() {
         "" => config.advertise_peer.clone(),
         address => address.to_owned(),
     };
@@ -105,7 +105,7 @@ pub(crate) fn settings(config: &Config, core: &Core, cluster: ClusterId) -> Sett
         zone: if zone.is_empty() { me.0 as u32 } else { hash64(zone.as_bytes(), 0) as u32 },
         points,
         address: if core.data_only { config.advertise_peer.clone() } else { String::new() },
-        address_abroad,
+        region_address,
         data_only: core.data_only,
         timeout,
         flush_every: config.flush_interval * FLUSH_INTERVALS,

@@ -1,11 +1,11 @@
 //! The status of this node's part of the mesh, for operators and metrics. Nothing is decided by it.
 
-use crate::mesh::metrics::Asked;
+use crate::mesh::metrics::RequestKind;
 use base::NodeId;
-use mesh::mesh::status::Status;
+use mesh::mesh::status::MachineStatus;
 use mesh::request::Reply;
 use mesh::ring::Partition;
-use mesh::topology::Phase;
+use mesh::topology::MovePhase;
 use mesh::{RegionState, Topology};
 
 #[derive(Clone, Debug, Default)]
@@ -14,12 +14,12 @@ pub struct MeshStatus {
     /// Which life of the node this is: another after it has lost its disk.
     pub incarnation: u32,
     /// What the machine says of itself; none until there is a topology.
-    pub machine: Option<Status>,
+    pub machine: Option<MachineStatus>,
     /// How the other regions are doing, as seen from here.
     pub regions: Vec<RegionState>,
     /// How many partitions of the ring stand where in a move.
-    pub moving: Moving,
-    pub counts: Counts,
+    pub moving: MoveCounts,
+    pub counts: MeshCounts,
     /// The store's file.
     pub store_bytes: u64,
     /// All segments of the mesh's log.
@@ -28,7 +28,7 @@ pub struct MeshStatus {
 
 /// All zero while nothing moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moving {
+pub struct MoveCounts {
     /// Read from the old list, written to both.
     pub n_pending: usize,
     /// Read from the new list, written to both.
@@ -37,15 +37,15 @@ pub struct Moving {
     pub n_moved: usize,
 }
 
-impl Moving {
-    pub(crate) fn of(topology: &Topology) -> Moving {
-        let mut moving = Moving::default();
+impl MoveCounts {
+    pub(crate) fn of(topology: &Topology) -> MoveCounts {
+        let mut moving = MoveCounts::default();
         for partition in Partition::all() {
             match topology.phase(partition) {
-                Phase::Still => {}
-                Phase::Pending => moving.n_pending += 1,
-                Phase::Switched => moving.n_switched += 1,
-                Phase::Moved => moving.n_moved += 1,
+                MovePhase::Still => {}
+                MovePhase::Pending => moving.n_pending += 1,
+                MovePhase::Switched => moving.n_switched += 1,
+                MovePhase::Moved => moving.n_moved += 1,
             }
         }
         moving
@@ -54,7 +54,7 @@ impl Moving {
 
 /// Since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct MeshCounts {
     pub written: u64,
     pub read: u64,
     pub scanned: u64,
@@ -74,15 +74,15 @@ pub struct Counts {
     pub clocks_ahead: u64,
 }
 
-impl Counts {
-    pub(crate) fn count(&mut self, asked: Asked, reply: &Reply) {
-        let counter = match (reply, asked) {
+impl MeshCounts {
+    pub(crate) fn count(&mut self, kind: RequestKind, reply: &Reply) {
+        let counter = match (reply, kind) {
             (Reply::Refused(_), _) => &mut self.refused,
             (Reply::Indeterminate { .. }, _) => &mut self.indeterminate,
             (Reply::Unavailable { .. }, _) => &mut self.unavailable,
-            (_, Asked::Write | Asked::Batch) => &mut self.written,
-            (_, Asked::Read) => &mut self.read,
-            (_, Asked::Scan) => &mut self.scanned,
+            (_, RequestKind::Write | RequestKind::Batch) => &mut self.written,
+            (_, RequestKind::Read) => &mut self.read,
+            (_, RequestKind::Scan) => &mut self.scanned,
         };
         *counter += 1;
     }

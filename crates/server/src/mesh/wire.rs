@@ -2,16 +2,16 @@
 //! waits long behind them, and how pieces become frames again. Pieces of one frame come in order or not at all. A frame of an
 //! unknown kind is dropped; a malformed one closes its stream.
 
-use crate::mesh::homes::{decode_asked, decode_held, decode_tenures, encode_asked, encode_held};
+use crate::mesh::homes::{decode_asked, decode_held, decode_home_leases, encode_asked, encode_held};
 use base::NodeId;
 use base::codec::{Reader, put_bytes, put_varint};
 use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX};
 use bytes::Bytes;
 use mesh::document_exchange;
-use mesh::frame::{Envelope, Unread};
-use mesh::steward::Word;
-use mesh::tidings::Tidings;
-use mesh_node::{AskedAt, Document, HeldFor};
+use mesh::frame::{Envelope, FrameError};
+use mesh::home_election::HomeMessage;
+use mesh::node_report::NodeReport;
+use mesh_node::{AskTime, Document, HeldHome};
 use std::collections::BTreeMap;
 
 /// The first byte of every frame of the mesh is at least this; those of `node` are below.
@@ -33,22 +33,22 @@ const FRAME_BYTES_MAX: usize = 2 * MESH_RECORD_BYTES_MAX + 1_000 * MESH_NAME_BYT
 
 /// What one frame of the mesh says.
 #[derive(Debug)]
-pub(crate) enum Message {
+pub(crate) enum WireMessage {
     Envelope(Envelope),
     /// To the controller.
-    Tidings(Tidings),
+    NodeReport(NodeReport),
     /// What the cluster has agreed on, for nodes that hold nothing of coord.
     Document(Document),
     /// To the leader of another region, of homes.
-    Word(Word),
+    HomeMessage(HomeMessage),
     /// To the leader of another region, of the documents that regions share.
     SharedDocuments(document_exchange::Message),
     /// What the region may write, and for how long still.
-    Held(Vec<HeldFor>),
+    Held(Vec<HeldHome>),
     /// To the leader: what may the region write?
-    AskTenures(AskedAt),
+    AskHomeLeases(AskTime),
     /// What the region may write, and for how long since the question.
-    Tenures(AskedAt, Vec<HeldFor>),
+    HomeLeases(AskTime, Vec<HeldHome>),
 }
 
 pub(crate) fn is_of_the_mesh(frame: &Bytes) -> bool {
@@ -57,12 +57,12 @@ pub(crate) fn is_of_the_mesh(frame: &Bytes) -> bool {
 
 /// Numbers the frames that are cut, over all peers.
 #[derive(Debug, Default)]
-pub(super) struct Cutter {
+pub(super) struct FrameSplitter {
     last: u64,
 }
 
-impl Cutter {
-    pub fn cut(&mut self, envelope: &Envelope, out: &mut Vec<Bytes>) {
+impl FrameSplitter {
+    pub fn split(&mut self, envelope: &Envelope, out: &mut Vec<Bytes>) {
         let mut headed = Vec::with_capacity(1 + envelope.size_hint());
         headed.push(ENVELOPE);
         envelope.encode_to(&mut headed);
@@ -85,20 +85,20 @@ impl Cutter {
 /// What the driver sends beside the frames of its machine.
 pub(super) fn message_frame(message: &mesh_node::Message) -> Bytes {
     match message {
-        mesh_node::Message::Report(tidings) => headed(TIDINGS, &tidings.encode()),
-        mesh_node::Message::Home(word) => headed(WORD, &word.encode()),
+        mesh_node::Message::Report(report) => headed(TIDINGS, &report.encode()),
+        mesh_node::Message::Home(message) => headed(WORD, &message.encode()),
         mesh_node::Message::Documents(message) => headed(SHARED_DOCUMENTS, &message.encode()),
         mesh_node::Message::Held(held) => {
             let mut out = vec![HELD];
             encode_held(held, &mut out);
             out.into()
         }
-        mesh_node::Message::AskTenures(asked) => {
+        mesh_node::Message::AskHomeLeases(asked) => {
             let mut out = vec![ASK_TENURES];
             encode_asked(*asked, &mut out);
             out.into()
         }
-        mesh_node::Message::Tenures(asked, held) => {
+        mesh_node::Message::HomeLeases(asked, held) => {
             let mut out = vec![TENURES];
             encode_asked(*asked, &mut out);
             encode_held(held, &mut out);
@@ -136,12 +136,12 @@ fn headed(kind: u8, bytes: &[u8]) -> Bytes {
 
 /// Frames that are coming in pieces, one at a time from each peer.
 #[derive(Debug, Default)]
-pub(crate) struct Assembly {
-    partial: BTreeMap<NodeId, Partial>,
+pub(crate) struct FrameAssembler {
+    partial: BTreeMap<NodeId, PartialFrame>,
 }
 
 #[derive(Debug)]
-struct Partial {
+struct PartialFrame {
     number: u64,
     len: usize,
     bytes: Vec<u8>,
@@ -151,7 +151,7 @@ struct Partial {
 #[expect(clippy::large_enum_variant, reason = "a box would be an allocation for every frame")]
 #[derive(Debug)]
 pub(crate) enum Assembled {
-    Message(Message),
+    Message(WireMessage),
     /// More pieces have to come.
     Incomplete,
     /// Of a kind that this release does not know. A later one may.
@@ -160,16 +160,16 @@ pub(crate) enum Assembled {
 }
 
 impl Assembled {
-    fn of(read: Result<Envelope, Unread>) -> Assembled {
+    fn of(read: Result<Envelope, FrameError>) -> Assembled {
         match read {
-            Ok(envelope) => Assembled::Message(Message::Envelope(envelope)),
-            Err(Unread::Unknown) => Assembled::Unknown,
-            Err(Unread::Malformed) => Assembled::Malformed,
+            Ok(envelope) => Assembled::Message(WireMessage::Envelope(envelope)),
+            Err(FrameError::Unknown) => Assembled::Unknown,
+            Err(FrameError::Malformed) => Assembled::Malformed,
         }
     }
 }
 
-impl Assembly {
+impl FrameAssembler {
     /// The peer's stream is another now.
     pub fn forget(&mut self, peer: NodeId) {
         self.partial.remove(&peer);
@@ -186,15 +186,17 @@ impl Assembly {
                     None => Assembled::Malformed,
                 };
             }
-            Some(TIDINGS) => Tidings::decode(reader.rest()).map(Message::Tidings),
-            Some(DOCUMENT) => decode_document(reader).map(Message::Document),
-            Some(WORD) => Word::decode(reader.rest()).map(Message::Word),
+            Some(TIDINGS) => NodeReport::decode(reader.rest()).map(WireMessage::NodeReport),
+            Some(DOCUMENT) => decode_document(reader).map(WireMessage::Document),
+            Some(WORD) => HomeMessage::decode(reader.rest()).map(WireMessage::HomeMessage),
             Some(SHARED_DOCUMENTS) => {
-                document_exchange::Message::decode(reader.rest()).map(Message::SharedDocuments)
+                document_exchange::Message::decode(reader.rest()).map(WireMessage::SharedDocuments)
             }
-            Some(HELD) => decode_held(reader.rest()).map(Message::Held),
-            Some(ASK_TENURES) => decode_asked(reader.rest()).map(Message::AskTenures),
-            Some(TENURES) => decode_tenures(reader.rest()).map(|(asked, held)| Message::Tenures(asked, held)),
+            Some(HELD) => decode_held(reader.rest()).map(WireMessage::Held),
+            Some(ASK_TENURES) => decode_asked(reader.rest()).map(WireMessage::AskHomeLeases),
+            Some(TENURES) => {
+                decode_home_leases(reader.rest()).map(|(asked, held)| WireMessage::HomeLeases(asked, held))
+            }
             Some(_) => return Assembled::Unknown,
             None => None,
         };
@@ -209,7 +211,7 @@ impl Assembly {
         let piece = reader.rest();
         if offset == 0 {
             // It grows with what comes, whatever is said.
-            self.partial.insert(from, Partial { number, len, bytes: Vec::new() });
+            self.partial.insert(from, PartialFrame { number, len, bytes: Vec::new() });
         }
         let partial = self.partial.get_mut(&from)?;
         let fits = (partial.number, partial.len, partial.bytes.len()) == (number, len, offset)
@@ -230,25 +232,25 @@ impl Assembly {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mesh::frame::{Ask, Frame, Why};
+    use mesh::frame::{Frame, OpId, StoreReason};
     use mesh::key::Key;
     use mesh::topology::Epoch;
 
     fn store(len: usize) -> Envelope {
         let frame = Frame::Store {
-            ask: Ask(7),
+            id: OpId(7),
             key: Key::new(0, b"k"),
             record: vec![9; len].into(),
-            why: Why::Write,
+            reason: StoreReason::Write,
         };
         Envelope { epoch: Epoch(3), frame }
     }
 
-    fn put_together(assembly: &mut Assembly, frames: Vec<Bytes>) -> Option<Envelope> {
+    fn put_together(assembly: &mut FrameAssembler, frames: Vec<Bytes>) -> Option<Envelope> {
         let mut whole = None;
         for frame in frames {
             assert!(is_of_the_mesh(&frame) && frame.len() <= PIECE_BYTES + 32);
-            if let Assembled::Message(Message::Envelope(envelope)) = assembly.add(NodeId(1), frame) {
+            if let Assembled::Message(WireMessage::Envelope(envelope)) = assembly.add(NodeId(1), frame) {
                 assert!(whole.replace(envelope).is_none(), "once");
             }
         }
@@ -257,10 +259,10 @@ mod tests {
 
     #[test]
     fn frames_of_any_size_arrive_whole() {
-        let (mut cutter, mut assembly) = (Cutter::default(), Assembly::default());
+        let (mut splitter, mut assembly) = (FrameSplitter::default(), FrameAssembler::default());
         for len in [0, 1, PIECE_BYTES - 40, PIECE_BYTES, 5 * PIECE_BYTES + 1] {
             let mut frames = Vec::new();
-            cutter.cut(&store(len), &mut frames);
+            splitter.split(&store(len), &mut frames);
             assert_eq!(put_together(&mut assembly, frames), Some(store(len)), "{len}");
         }
         assert!(assembly.partial.is_empty());
@@ -268,11 +270,11 @@ mod tests {
 
     #[test]
     fn pieces_that_do_not_fit_together_are_dropped() {
-        let (mut cutter, mut assembly) = (Cutter::default(), Assembly::default());
+        let (mut splitter, mut assembly) = (FrameSplitter::default(), FrameAssembler::default());
         let mut first = Vec::new();
-        cutter.cut(&store(5 * PIECE_BYTES), &mut first);
+        splitter.split(&store(5 * PIECE_BYTES), &mut first);
         let mut second = Vec::new();
-        cutter.cut(&store(5 * PIECE_BYTES), &mut second);
+        splitter.split(&store(5 * PIECE_BYTES), &mut second);
         let mixed = vec![first[0].clone(), second[1].clone(), first[1].clone(), first[2].clone()];
         assert_eq!(put_together(&mut assembly, mixed), None);
         assert!(assembly.partial.is_empty());
@@ -285,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_length_that_lies_costs_nothing() {
-        let mut assembly = Assembly::default();
+        let mut assembly = FrameAssembler::default();
         for len in [FRAME_BYTES_MAX as u64 + 1, u64::MAX] {
             let mut piece = vec![PIECE];
             [1, len, 0].into_iter().for_each(|number| put_varint(&mut piece, number));

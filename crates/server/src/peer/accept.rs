@@ -4,9 +4,9 @@
 
 use super::envelope::{self, ReadError};
 use super::handshake::{self, HandshakeError, Hello, Verdict};
-use super::security::Guard;
-use super::wire::Wire;
-use super::{Event, Forged, Peer, Shared, cut, question};
+use super::security::PeerAuth;
+use super::wire::PeerConn;
+use super::{ForgedFrame, Peer, PeerEvent, PeerShared, cut, question};
 use std::collections::VecDeque;
 use std::io::{self, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -61,7 +61,7 @@ impl HalfOpen {
     }
 
     /// True for the first of several equal errors: unknown clients must not fill the log.
-    fn is_news(&self, trouble: &str) -> bool {
+    fn is_new_error(&self, trouble: &str) -> bool {
         let mut state = self.lock();
         let news = state.last_trouble != trouble;
         trouble.clone_into(&mut state.last_trouble);
@@ -76,7 +76,7 @@ impl HalfOpen {
 }
 
 /// The accepting thread, until the transport stops; it waits for the threads of its connections.
-pub(super) fn run(shared: &Arc<Shared>) {
+pub(super) fn run(shared: &Arc<PeerShared>) {
     let mut connections: Vec<JoinHandle<()>> = Vec::new();
     let listen = shared.listen.as_ref().expect("the accepting thread has a port");
     loop {
@@ -88,7 +88,7 @@ pub(super) fn run(shared: &Arc<Shared>) {
         match accepted.and_then(|(stream, remote)| begin(shared, stream, remote)) {
             Ok(connection) => connections.push(connection),
             Err(error) => {
-                if shared.half_open.is_news(&error.to_string()) {
+                if shared.half_open.is_new_error(&error.to_string()) {
                     tracing::warn!(%error, "cannot accept a peer connection");
                 }
                 thread::sleep(ACCEPT_RETRY);
@@ -118,7 +118,7 @@ pub(super) fn wake(listen: &TcpListener) {
 }
 
 pub(super) fn begin(
-    shared: &Arc<Shared>,
+    shared: &Arc<PeerShared>,
     stream: TcpStream,
     remote: SocketAddr,
 ) -> io::Result<JoinHandle<()>> {
@@ -126,9 +126,9 @@ pub(super) fn begin(
     let reader = shared.clone();
     let begun = thread::Builder::new().name("peer-read".into()).spawn(move || {
         let guard = reader.security.now();
-        let wire = Wire::accept(stream, guard.tls.as_deref(), reader.timing.handshake);
+        let wire = PeerConn::accept(stream, guard.tls.as_deref(), reader.timing.handshake);
         let greeted = wire.map_err(HandshakeError::from).map(|wire| {
-            let caller = Caller { wire: &wire, guard: &guard, remote: remote.ip().to_canonical() };
+            let caller = IncomingConn { wire: &wire, guard: &guard, remote: remote.ip().to_canonical() };
             (greet(&reader, &caller), wire)
         });
         reader.half_open.leave(number);
@@ -145,13 +145,13 @@ pub(super) fn begin(
 }
 
 /// A connection before its handshake.
-struct Caller<'a> {
-    wire: &'a Wire,
-    guard: &'a Guard,
+struct IncomingConn<'a> {
+    wire: &'a PeerConn,
+    guard: &'a PeerAuth,
     remote: IpAddr,
 }
 
-fn greet(shared: &Shared, caller: &Caller<'_>) -> Result<Arc<Peer>, HandshakeError> {
+fn greet(shared: &PeerShared, caller: &IncomingConn<'_>) -> Result<Arc<Peer>, HandshakeError> {
     caller.wire.socket().set_nodelay(true)?;
     let judge = |hello: &Hello| judge(shared, hello, caller);
     let (hello, verdict) = handshake::receive(caller.wire, shared.timing.handshake, judge)?;
@@ -161,7 +161,7 @@ fn greet(shared: &Shared, caller: &Caller<'_>) -> Result<Arc<Peer>, HandshakeErr
     }
 }
 
-fn judge(shared: &Shared, hello: &Hello, caller: &Caller<'_>) -> Verdict {
+fn judge(shared: &PeerShared, hello: &Hello, caller: &IncomingConn<'_>) -> Verdict {
     let known = shared.peer(hello.from);
     let comes_from_there = |peer: &Arc<Peer>| peer.cluster(shared) == hello.cluster;
     if hello.cluster != shared.cluster && !known.as_ref().is_some_and(comes_from_there) {
@@ -178,12 +178,12 @@ fn judge(shared: &Shared, hello: &Hello, caller: &Caller<'_>) -> Verdict {
     }
 }
 
-fn judge_proof(shared: &Shared, peer: &Peer, caller: &Caller<'_>) -> Verdict {
+fn judge_proof(shared: &PeerShared, peer: &Peer, caller: &IncomingConn<'_>) -> Verdict {
     let claim = peer.claim();
     if !caller.guard.admits(caller.wire, claim) {
         let has_shown = caller.wire.certificates(|certificates| !certificates.is_empty());
         if has_shown { Verdict::NotNamed } else { Verdict::NotProven }
-    } else if peer.abroad.is_none()
+    } else if peer.remote_region.is_none()
         && !caller.guard.proves(caller.wire, claim)
         && !shared.is_address_of_a_member(peer, caller.remote)
     {
@@ -193,15 +193,15 @@ fn judge_proof(shared: &Shared, peer: &Peer, caller: &Caller<'_>) -> Verdict {
     }
 }
 
-fn turn_away(shared: &Shared, error: &HandshakeError, remote: SocketAddr) {
+fn turn_away(shared: &PeerShared, error: &HandshakeError, remote: SocketAddr) {
     let trouble = format!("{}: {error}", remote.ip());
-    if !shared.stopping() && shared.half_open.is_news(&trouble) {
+    if !shared.stopping() && shared.half_open.is_new_error(&trouble) {
         tracing::warn!(%remote, %error, "refused a connection to the peer port");
     }
 }
 
 /// Reads one stream of a peer until it ends or a newer one takes its place.
-fn serve(shared: &Shared, peer: &Peer, wire: &Wire, remote: SocketAddr) {
+fn serve(shared: &PeerShared, peer: &Peer, wire: &PeerConn, remote: SocketAddr) {
     let stream = wire.socket();
     let turn = match peer.inbound.take_turn(stream) {
         Ok(Some(turn)) if !shared.stopping() && !peer.is_gone() => turn,
@@ -209,14 +209,14 @@ fn serve(shared: &Shared, peer: &Peer, wire: &Wire, remote: SocketAddr) {
     };
     let since = peer.link.accepted();
     // Only members count; regions have secrets of their own.
-    peer.clear_from.store(peer.abroad.is_none() && wire.seal().is_none(), Ordering::SeqCst);
+    peer.unencrypted_from.store(peer.remote_region.is_none() && wire.seal().is_none(), Ordering::SeqCst);
     // The peer runs, so there is no reason to wait longer before dialling it.
-    peer.pause.cut_short();
+    peer.pause.interrupt();
     let ended = read(shared, peer, wire);
-    peer.clear_from.store(false, Ordering::SeqCst);
+    peer.unencrypted_from.store(false, Ordering::SeqCst);
     cut(stream);
     if ended.is_damage() {
-        let _ = (peer.deliver(shared))(Event::Damaged { peer: peer.id });
+        let _ = (peer.deliver(shared))(PeerEvent::Damaged { peer: peer.id });
     }
     if let ReadError::Forged(reason) = ended {
         tracing::warn!(
@@ -237,38 +237,40 @@ fn serve(shared: &Shared, peer: &Peer, wire: &Wire, remote: SocketAddr) {
     drop(turn);
 }
 
-fn read(shared: &Shared, peer: &Peer, wire: &Wire) -> ReadError {
+fn read(shared: &PeerShared, peer: &Peer, wire: &PeerConn) -> ReadError {
     let (stream, silence) = (wire.socket(), Some(shared.timing.silence));
     if let Err(error) = stream.set_read_timeout(silence).and_then(|()| stream.set_write_timeout(silence)) {
         return ReadError::Io(error);
     }
     let mut input = BufReader::with_capacity(READ_BUFFER_BYTES, wire);
-    let mut receipt = Receipt { wire, received: 0, acknowledged: 0 };
+    let mut receipt = Acknowledger { wire, received: 0, acknowledged: 0 };
     loop {
         let before = receipt.received;
         let frames = match envelope::read(&mut input, &mut |bytes| receipt.add(bytes)) {
             Ok(frames) => frames,
             Err(error) => return error,
         };
-        peer.tally.add_received(frames.len(), receipt.received - before);
+        peer.counters.add_received(frames.len(), receipt.received - before);
         if frames.is_empty() {
             if let Err(error) = receipt.acknowledge() {
                 return ReadError::Io(error);
             }
-        } else if let Err(Forged(reason)) = (peer.deliver(shared))(Event::Frames { from: peer.id, frames }) {
+        } else if let Err(ForgedFrame(reason)) =
+            (peer.deliver(shared))(PeerEvent::Frames { from: peer.id, frames })
+        {
             return ReadError::Forged(reason);
         }
     }
 }
 
 /// Acknowledges how far the peer's stream was read.
-struct Receipt<'a> {
-    wire: &'a Wire,
+struct Acknowledger<'a> {
+    wire: &'a PeerConn,
     received: u64,
     acknowledged: u64,
 }
 
-impl Receipt<'_> {
+impl Acknowledger<'_> {
     fn add(&mut self, bytes: usize) -> io::Result<()> {
         self.received += bytes as u64;
         if self.received - self.acknowledged >= ACKNOWLEDGE_BYTES { self.acknowledge() } else { Ok(()) }

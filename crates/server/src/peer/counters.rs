@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct PeerCounts {
     pub frames_sent: u64,
     /// Bytes handed to the socket, headers and pings included.
     pub bytes_sent: u64,
@@ -19,7 +19,7 @@ pub struct Counters {
 }
 
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct PeerCounters {
     frames_sent: AtomicU64,
     bytes_sent: AtomicU64,
     frames_received: AtomicU64,
@@ -29,7 +29,7 @@ pub(super) struct Tally {
     connects: AtomicU64,
 }
 
-impl Tally {
+impl PeerCounters {
     pub fn add_sent(&self, frames: usize, bytes: usize) {
         add(&self.frames_sent, frames);
         add(&self.bytes_sent, bytes);
@@ -52,8 +52,8 @@ impl Tally {
         add(&self.connects, 1);
     }
 
-    pub fn read(&self) -> Counters {
-        Counters {
+    pub fn read(&self) -> PeerCounts {
+        PeerCounts {
             frames_sent: self.frames_sent.load(Ordering::Relaxed),
             bytes_sent: self.bytes_sent.load(Ordering::Relaxed),
             frames_received: self.frames_received.load(Ordering::Relaxed),

@@ -5,17 +5,17 @@
 use super::envelope;
 use super::handshake::{self, HandshakeError, Hello, Verdict};
 use super::pause::Backoff;
-use super::security::Stage;
-use super::wire::Wire;
-use super::writer::Writer;
-use super::{Event, Peer, Shared, cut};
+use super::security::PeerAuthStage;
+use super::wire::PeerConn;
+use super::writer::EnvelopeWriter;
+use super::{Peer, PeerEvent, PeerShared, cut};
 use base::checksum::hash64;
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Instant;
-use tls::Dial;
+use tls::DialTls;
 
 #[derive(Debug, thiserror::Error)]
 enum DialError {
@@ -32,7 +32,7 @@ enum DialError {
 }
 
 /// The thread of one peer, until the transport stops.
-pub(super) fn run(shared: &Shared, peer: &Peer) {
+pub(super) fn run(shared: &PeerShared, peer: &Peer) {
     let id = peer.id;
     let seed = hash64(&shared.me.0.to_le_bytes(), id.0);
     let mut backoff = Backoff::new(&shared.timing, seed);
@@ -51,7 +51,7 @@ pub(super) fn run(shared: &Shared, peer: &Peer) {
                 }
             }
             Err(DialError::Handshake(HandshakeError::TurnedAway { verdict: Verdict::Removed, .. })) => {
-                let _ = (peer.deliver(shared))(Event::Removed { by: id });
+                let _ = (peer.deliver(shared))(PeerEvent::Removed { by: id });
             }
             Err(error) => {
                 let trouble = error.to_string();
@@ -72,7 +72,7 @@ pub(super) fn run(shared: &Shared, peer: &Peer) {
     }
 }
 
-fn dial(shared: &Shared, peer: &Peer) -> Result<Wire, DialError> {
+fn dial(shared: &PeerShared, peer: &Peer) -> Result<PeerConn, DialError> {
     let addresses = peer.resolve().map_err(DialError::Resolve)?;
     let mut error = DialError::NoAddress;
     for address in addresses {
@@ -85,26 +85,26 @@ fn dial(shared: &Shared, peer: &Peer) -> Result<Wire, DialError> {
 }
 
 /// While the cluster is being closed, a peer without the secret is spoken to unencrypted.
-fn try_address(shared: &Shared, peer: &Peer, address: SocketAddr) -> Result<Wire, DialError> {
+fn try_address(shared: &PeerShared, peer: &Peer, address: SocketAddr) -> Result<PeerConn, DialError> {
     let guard = shared.security.now();
     if guard.is_barred(peer.claim()) {
         return Err(DialError::Barred);
     }
-    let dialled = try_sealed_as(shared, peer, address, guard.dial(peer.claim(), &peer.address));
+    let dialled = try_with_tls(shared, peer, address, guard.dial(peer.claim(), &peer.address));
     match guard.stage {
-        Stage::Both if dialled.is_err() && peer.abroad.is_none() => {
-            try_sealed_as(shared, peer, address, None)
+        PeerAuthStage::Both if dialled.is_err() && peer.remote_region.is_none() => {
+            try_with_tls(shared, peer, address, None)
         }
         _ => dialled,
     }
 }
 
-fn try_sealed_as(
-    shared: &Shared,
+fn try_with_tls(
+    shared: &PeerShared,
     peer: &Peer,
     address: SocketAddr,
-    sealed: Option<Dial>,
-) -> Result<Wire, DialError> {
+    sealed: Option<DialTls>,
+) -> Result<PeerConn, DialError> {
     let stream = TcpStream::connect_timeout(&address, shared.timing.connect).map_err(DialError::Connect)?;
     let greeted = greet(shared, peer, stream, sealed);
     if greeted.is_err() {
@@ -115,18 +115,18 @@ fn try_sealed_as(
 }
 
 fn greet(
-    shared: &Shared,
+    shared: &PeerShared,
     peer: &Peer,
     stream: TcpStream,
-    sealed: Option<Dial>,
-) -> Result<Wire, HandshakeError> {
+    sealed: Option<DialTls>,
+) -> Result<PeerConn, HandshakeError> {
     peer.set_dialled(Some(stream.try_clone()?));
     if shared.stopping() || peer.is_gone() {
         cut(&stream);
     }
     stream.set_nodelay(true)?;
     let hello = Hello { cluster: shared.cluster, from: shared.me, to: peer.id };
-    let wire = Wire::dial(stream, sealed, shared.timing.handshake)?;
+    let wire = PeerConn::dial(stream, sealed, shared.timing.handshake)?;
     handshake::greet(&wire, hello, shared.timing.handshake)?;
     wire.socket().set_read_timeout(Some(shared.timing.silence))?;
     wire.socket().set_write_timeout(Some(shared.timing.silence))?;
@@ -134,17 +134,17 @@ fn greet(
 }
 
 /// Uses one stream until it breaks.
-fn serve(shared: &Shared, peer: &Peer, wire: &Wire) {
+fn serve(shared: &PeerShared, peer: &Peer, wire: &PeerConn) {
     let stream = wire.socket();
     peer.ping.reset();
     let Ok(copy) = stream.try_clone() else {
         peer.set_dialled(None);
         return cut(stream);
     };
-    peer.clear_to.store(wire.seal().is_none(), Ordering::SeqCst);
+    peer.unencrypted_to.store(wire.seal().is_none(), Ordering::SeqCst);
     let number = peer.outbox.open();
-    *peer.writer() = Some(Writer::new(copy, wire.seal().cloned(), number));
-    peer.tally.add_connect();
+    *peer.writer() = Some(EnvelopeWriter::new(copy, wire.seal().cloned(), number));
+    peer.counters.add_connect();
     if shared.stopping() || peer.is_gone() {
         peer.outbox.close(number);
     }
@@ -161,7 +161,7 @@ fn serve(shared: &Shared, peer: &Peer, wire: &Wire) {
         (wrote, watcher.map(|watcher| watcher.join()))
     });
     peer.set_dialled(None);
-    peer.clear_to.store(false, Ordering::SeqCst);
+    peer.unencrypted_to.store(false, Ordering::SeqCst);
     *peer.writer() = None;
     if shared.stopping() || peer.is_gone() {
         return;
@@ -175,30 +175,30 @@ fn serve(shared: &Shared, peer: &Peer, wire: &Wire) {
 /// Ends the stream for both of its threads.
 fn end(peer: &Peer, number: u64, stream: &TcpStream) {
     cut(stream);
-    peer.tally.add_dropped(peer.outbox.close(number));
+    peer.counters.add_dropped(peer.outbox.close(number));
 }
 
 /// Writes envelopes until the stream is closed or a write fails.
-fn write(shared: &Shared, peer: &Peer, number: u64) -> io::Result<()> {
+fn write(shared: &PeerShared, peer: &Peer, number: u64) -> io::Result<()> {
     let mut next_ping = Instant::now() + shared.timing.ping;
     while peer.outbox.wait(number, next_ping) {
         let mut writer = peer.writer();
         let Some(writer) = &mut *writer else { break };
         // What another thread has begun to write.
-        writer.write(&peer.tally)?;
+        writer.write(&peer.counters)?;
         writer.fill(&peer.outbox, true);
         let now = Instant::now();
         if now >= next_ping {
             next_ping = now + shared.timing.ping;
             peer.ping.sent(writer.fill_ping(), now);
         }
-        writer.write(&peer.tally)?;
+        writer.write(&peer.counters)?;
     }
     Ok(())
 }
 
 /// Reads acknowledgements until the stream ends, and then ends it for the writer too.
-fn watch(shared: &Shared, peer: &Peer, number: u64, mut wire: &Wire) -> envelope::ReadError {
+fn watch(shared: &PeerShared, peer: &Peer, number: u64, mut wire: &PeerConn) -> envelope::ReadError {
     let ended = loop {
         let mut end = [0; 8];
         match wire.read_exact(&mut end) {

@@ -2,7 +2,7 @@
 //! A `Hello` goes one way, a `Verdict` with the acceptor's protocol version the other; both have a fixed size
 //! and must be there before a deadline, however slowly the bytes drip in.
 
-use super::wire::Wire;
+use super::wire::PeerConn;
 use base::checksum::crc32;
 use base::codec::Reader;
 use base::{ClusterId, NodeId};
@@ -125,7 +125,7 @@ impl Hello {
 }
 
 /// The dialler's side: says hello and waits for the welcome.
-pub(super) fn greet(wire: &Wire, hello: Hello, timeout: Duration) -> Result<(), HandshakeError> {
+pub(super) fn greet(wire: &PeerConn, hello: Hello, timeout: Duration) -> Result<(), HandshakeError> {
     let deadline = Instant::now() + timeout;
     wire.socket().set_write_timeout(Some(timeout))?;
     wire.write_all(&hello.encode())?;
@@ -141,7 +141,7 @@ pub(super) fn greet(wire: &Wire, hello: Hello, timeout: Duration) -> Result<(), 
 
 /// The acceptor's side: reads a hello, lets `judge` decide, and answers. Garbage gets no answer at all.
 pub(super) fn receive(
-    wire: &Wire,
+    wire: &PeerConn,
     timeout: Duration,
     judge: impl Fn(&Hello) -> Verdict,
 ) -> Result<(Hello, Verdict), HandshakeError> {
@@ -169,14 +169,14 @@ pub(super) fn receive(
     Ok((hello, verdict))
 }
 
-fn answer(wire: &Wire, verdict: Verdict) -> io::Result<()> {
+fn answer(wire: &PeerConn, verdict: Verdict) -> io::Result<()> {
     let [low, high] = VERSION.to_le_bytes();
     wire.write_all(&[verdict as u8, low, high])
 }
 
 /// Closing a socket that holds unread bytes resets it, and the answer may be lost with it. So the rest of an
 /// unknown hello is read, within reason, until the dialler has understood and closes.
-fn drain(wire: &Wire, deadline: Instant) -> io::Result<()> {
+fn drain(wire: &PeerConn, deadline: Instant) -> io::Result<()> {
     wire.socket().shutdown(Shutdown::Write)?;
     match wire.read_exact_by(&mut [0; DRAIN_BYTES], deadline) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),

@@ -8,12 +8,12 @@ use std::net::TcpStream;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 pub(super) struct Inbound {
-    state: Mutex<State>,
+    state: Mutex<InboundState>,
     turn_over: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct InboundState {
     /// Counts the streams that came; the newest has this number.
     newest: u64,
     stream: Option<TcpStream>,
@@ -21,7 +21,7 @@ struct State {
 }
 
 /// The right to read. It is given back when dropped.
-pub(super) struct Turn<'a> {
+pub(super) struct ReadTurn<'a> {
     inbound: &'a Inbound,
     number: u64,
 }
@@ -31,12 +31,12 @@ impl Inbound {
         Inbound { state: Mutex::default(), turn_over: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, InboundState> {
         self.state.lock().expect("no thread panics while it holds a peer's turn")
     }
 
     /// Waits for the turn of this stream; none if a newer one came meanwhile.
-    pub fn take_turn(&self, stream: &TcpStream) -> io::Result<Option<Turn<'_>>> {
+    pub fn take_turn(&self, stream: &TcpStream) -> io::Result<Option<ReadTurn<'_>>> {
         let clone = stream.try_clone()?;
         let mut state = self.lock();
         state.newest += 1;
@@ -53,7 +53,7 @@ impl Inbound {
             return Ok(None);
         }
         state.reading = true;
-        Ok(Some(Turn { inbound: self, number }))
+        Ok(Some(ReadTurn { inbound: self, number }))
     }
 
     /// Ends the stream that is read, as if it had broken. False if there is none, or it was ended before.
@@ -76,14 +76,14 @@ impl Inbound {
     }
 }
 
-impl Turn<'_> {
+impl ReadTurn<'_> {
     /// Whether a newer stream of the same peer has come.
     pub fn replaced(&self) -> bool {
         self.inbound.lock().newest != self.number
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ReadTurn<'_> {
     fn drop(&mut self) {
         let mut state = self.inbound.lock();
         state.reading = false;

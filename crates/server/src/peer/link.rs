@@ -3,7 +3,7 @@
 //! A dying process breaks both streams, but its loss is reported once: a stream that was up before the last reported
 //! loss belongs to that loss.
 
-use super::{Deliver, Event, Shared};
+use super::{Deliver, PeerEvent, PeerShared};
 use base::NodeId;
 use std::sync::{Mutex, MutexGuard};
 
@@ -34,16 +34,16 @@ impl Link {
     /// Our stream to the peer is up.
     pub fn dialled(&self, deliver: &Deliver) -> UpSince {
         let losses = self.lock();
-        let _ = deliver(Event::Connected { peer: self.peer });
+        let _ = deliver(PeerEvent::Connected { peer: self.peer });
         UpSince(*losses)
     }
 
     /// One of the streams broke by itself.
-    pub fn broke(&self, shared: &Shared, deliver: &Deliver, since: UpSince) {
+    pub fn broke(&self, shared: &PeerShared, deliver: &Deliver, since: UpSince) {
         let mut losses = self.lock();
         if since == UpSince(*losses) && !shared.stopping() {
             *losses += 1;
-            let _ = deliver(Event::Lost { peer: self.peer });
+            let _ = deliver(PeerEvent::Lost { peer: self.peer });
         }
     }
 }

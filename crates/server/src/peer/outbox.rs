@@ -25,7 +25,7 @@ const BULK_QUEUE_FRAMES: usize = 2;
 const BULK_WINDOW_BYTES: usize = 1024 * 1024;
 
 pub(super) struct Outbox {
-    state: Mutex<State>,
+    state: Mutex<OutboxState>,
     /// The writer waits here for frames.
     work: Condvar,
     /// Bulk senders wait here for room.
@@ -33,7 +33,7 @@ pub(super) struct Outbox {
 }
 
 #[derive(Default)]
-struct State {
+struct OutboxState {
     open: bool,
     /// Counts the streams; it names the one that is open or was open last.
     stream: u64,
@@ -48,7 +48,7 @@ struct State {
     /// Waking a thread costs a system call, so it is done only when the writer sleeps.
     writer_sleeps: bool,
     /// The writer must wake although there may be nothing to take.
-    called: bool,
+    wake_requested: bool,
 }
 
 /// What the writer takes for one envelope.
@@ -64,14 +64,14 @@ impl Outbox {
         Outbox { state: Mutex::default(), work: Condvar::new(), room: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OutboxState> {
         self.state.lock().expect("no thread panics while it holds the outbox")
     }
 
     /// A new stream is up; the number names it.
     pub fn open(&self) -> u64 {
         let mut state = self.lock();
-        *state = State { open: true, stream: state.stream + 1, ..State::default() };
+        *state = OutboxState { open: true, stream: state.stream + 1, ..OutboxState::default() };
         state.stream
     }
 
@@ -82,7 +82,7 @@ impl Outbox {
             return 0;
         }
         let dropped = state.urgent.len() + state.data.len() + state.bulk.len();
-        *state = State { stream, ..State::default() };
+        *state = OutboxState { stream, ..OutboxState::default() };
         self.work.notify_all();
         self.room.notify_all();
         dropped
@@ -142,7 +142,7 @@ impl Outbox {
     /// Leaves the rest to the writer's thread.
     pub fn call_writer(&self) {
         let mut state = self.lock();
-        state.called = true;
+        state.wake_requested = true;
         self.wake_writer(state);
     }
 
@@ -168,7 +168,7 @@ impl Outbox {
         }
     }
 
-    fn wake_writer(&self, mut state: MutexGuard<'_, State>) {
+    fn wake_writer(&self, mut state: MutexGuard<'_, OutboxState>) {
         let sleeps = std::mem::take(&mut state.writer_sleeps);
         drop(state);
         if sleeps {
@@ -186,7 +186,7 @@ impl Outbox {
             }
             let left = until.saturating_duration_since(Instant::now());
             if state.has_work() || left.is_zero() {
-                state.called = false;
+                state.wake_requested = false;
                 return true;
             }
             state.writer_sleeps = true;
@@ -234,10 +234,10 @@ impl Outbox {
     }
 }
 
-impl State {
+impl OutboxState {
     fn has_work(&self) -> bool {
         let waits = !self.bulk.is_empty() || !self.data.is_empty();
-        self.called || !self.urgent.is_empty() || (waits && self.has_bulk_room())
+        self.wake_requested || !self.urgent.is_empty() || (waits && self.has_bulk_room())
     }
 
     fn has_bulk_room(&self) -> bool {

@@ -6,14 +6,14 @@ use base::Rng;
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-pub(super) struct Pause {
+pub(super) struct InterruptibleSleep {
     cut: Mutex<bool>,
     wake: Condvar,
 }
 
-impl Pause {
-    pub fn new() -> Pause {
-        Pause { cut: Mutex::new(false), wake: Condvar::new() }
+impl InterruptibleSleep {
+    pub fn new() -> InterruptibleSleep {
+        InterruptibleSleep { cut: Mutex::new(false), wake: Condvar::new() }
     }
 
     pub fn sleep(&self, span: Duration) {
@@ -28,7 +28,7 @@ impl Pause {
         }
     }
 
-    pub fn cut_short(&self) {
+    pub fn interrupt(&self) {
         *self.cut.lock().expect("nothing panics in here") = true;
         self.wake.notify_all();
     }
@@ -83,8 +83,8 @@ mod tests {
 
     #[test]
     fn a_cut_before_the_sleep_is_not_missed() {
-        let pause = Pause::new();
-        pause.cut_short();
+        let pause = InterruptibleSleep::new();
+        pause.interrupt();
         let start = Instant::now();
         pause.sleep(Duration::from_secs(3600));
         assert!(start.elapsed() < Duration::from_secs(600));

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 #[derive(Default)]
 pub(super) struct Ping {
-    under_way: Mutex<Option<Sent>>,
+    under_way: Mutex<Option<SentPing>>,
 }
 
-struct Sent {
+struct SentPing {
     /// Where in the stream it ends.
     end: u64,
     at: Instant,
@@ -23,7 +23,7 @@ impl Ping {
     }
 
     pub fn sent(&self, end: u64, at: Instant) {
-        self.lock().get_or_insert(Sent { end, at });
+        self.lock().get_or_insert(SentPing { end, at });
     }
 
     /// The peer has read the stream up to here.
@@ -32,7 +32,7 @@ impl Ping {
         Some(now.saturating_duration_since(sent.at))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Sent>> {
+    fn lock(&self) -> MutexGuard<'_, Option<SentPing>> {
         self.under_way.lock().expect("no thread panics while it holds a ping")
     }
 }

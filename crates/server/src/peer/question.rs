@@ -2,31 +2,31 @@
 //! Both are length-prefixed bytes that `join` interprets; they are bounded, and must arrive before a deadline.
 
 use super::handshake::{QUESTION_MAGIC, VERSION};
-use super::security::Guard;
-use super::wire::Wire;
-use super::{Shared, cut};
+use super::security::PeerAuth;
+use super::wire::PeerConn;
+use super::{PeerShared, cut};
 use bytes::{BufMut, Bytes};
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
-use tls::{Claim, Dial};
+use tls::{DialTls, PeerClaim};
 
 const BYTES_MAX: usize = 1024 * 1024;
 
 /// What is known of the node that sent the request.
-pub struct Asker<'a> {
-    wire: &'a Wire,
-    guard: &'a Guard,
+pub struct QuestionSender<'a> {
+    wire: &'a PeerConn,
+    guard: &'a PeerAuth,
 }
 
-impl Asker<'_> {
+impl QuestionSender<'_> {
     /// It has proven that it is what it claims.
-    pub fn proves(&self, claim: Claim<'_>) -> bool {
+    pub fn proves(&self, claim: PeerClaim<'_>) -> bool {
         self.guard.proves(self.wire, claim)
     }
 
     /// It has proven its claim, or no proof is demanded.
-    pub fn may_be(&self, claim: Claim<'_>) -> bool {
+    pub fn may_be(&self, claim: PeerClaim<'_>) -> bool {
         self.guard.admits(self.wire, claim)
     }
 
@@ -35,7 +35,7 @@ impl Asker<'_> {
     }
 
     /// The response is encrypted for the node that asks.
-    pub fn is_sealed(&self) -> bool {
+    pub fn is_encrypted(&self) -> bool {
         self.wire.seal().is_some()
     }
 }
@@ -45,13 +45,13 @@ pub(crate) fn ask(
     address: &str,
     question: &[u8],
     timeout: Duration,
-    dial: impl Fn() -> Option<Dial>,
+    dial: impl Fn() -> Option<DialTls>,
 ) -> io::Result<Bytes> {
     let mut trouble = io::Error::new(io::ErrorKind::NotFound, "the address has no IP address");
     for place in address.to_socket_addrs()? {
         let asked = TcpStream::connect_timeout(&place, timeout).and_then(|stream| {
             stream.set_write_timeout(Some(timeout))?;
-            let wire = Wire::dial(stream, dial(), timeout)?;
+            let wire = PeerConn::dial(stream, dial(), timeout)?;
             let mut bytes = QUESTION_MAGIC.to_vec();
             bytes.put_u16_le(VERSION);
             put(&mut bytes, question);
@@ -67,11 +67,11 @@ pub(crate) fn ask(
 }
 
 /// Reads the rest of a request whose first bytes are read, and answers it. A node that gets no response asks again.
-pub(super) fn answer(shared: &Shared, wire: &Wire, guard: &Guard) {
+pub(super) fn answer(shared: &PeerShared, wire: &PeerConn, guard: &PeerAuth) {
     let deadline = Instant::now() + shared.timing.handshake;
     if let Ok(question) = read(wire, deadline) {
         let mut bytes = Vec::new();
-        put(&mut bytes, &(shared.on_question)(question, &Asker { wire, guard }));
+        put(&mut bytes, &(shared.on_question)(question, &QuestionSender { wire, guard }));
         if let Err(error) = wire.write_all(&bytes) {
             tracing::warn!(%error, "cannot answer a join request");
         }
@@ -84,7 +84,7 @@ fn put(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-fn read(wire: &Wire, deadline: Instant) -> io::Result<Bytes> {
+fn read(wire: &PeerConn, deadline: Instant) -> io::Result<Bytes> {
     let mut length = [0; 4];
     wire.read_exact_by(&mut length, deadline)?;
     let length = u32::from_le_bytes(length) as usize;

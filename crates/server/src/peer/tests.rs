@@ -18,7 +18,7 @@ const THREE: NodeId = NodeId(3);
 
 struct Member {
     peers: Peers,
-    events: Receiver<Event>,
+    events: Receiver<PeerEvent>,
     address: SocketAddr,
 }
 
@@ -61,13 +61,13 @@ fn start_trusting(
         Ok(())
     });
     let peers = Peers::start(
-        Params {
+        PeerParams {
             cluster: CLUSTER,
             me,
             listen: Some(listen),
             peers,
             timing,
-            security: Arc::new(Security::new(Guard::open())),
+            security: Arc::new(SharedPeerAuth::new(PeerAuth::open())),
             trusts_this_machine,
             on_round_trip: unheard(),
             on_question: unasked(),
@@ -95,8 +95,8 @@ fn pair() -> (Member, Member) {
     let (a, b) = (bind(), bind());
     let (at_a, at_b) = (a.local_addr().unwrap(), b.local_addr().unwrap());
     let (a, b) = (start(ONE, a, &[(TWO, at_b)]), start(TWO, b, &[(ONE, at_a)]));
-    a.wait_for(Event::Connected { peer: TWO });
-    b.wait_for(Event::Connected { peer: ONE });
+    a.wait_for(PeerEvent::Connected { peer: TWO });
+    b.wait_for(PeerEvent::Connected { peer: ONE });
     (a, b)
 }
 
@@ -124,11 +124,11 @@ fn eventually<T>(mut ask: impl FnMut() -> Option<T>) -> T {
 }
 
 impl Member {
-    fn next(&self) -> Event {
+    fn next(&self) -> PeerEvent {
         self.events.recv_timeout(PATIENCE).expect("an event comes")
     }
 
-    fn wait_for(&self, wanted: Event) {
+    fn wait_for(&self, wanted: PeerEvent) {
         while self.next() != wanted {}
     }
 
@@ -137,8 +137,8 @@ impl Member {
         let mut all = Vec::new();
         while all.len() < count {
             match self.next() {
-                Event::Frames { from, frames } if from == wanted => all.extend(frames),
-                Event::Lost { peer } => panic!("lost {peer}"),
+                PeerEvent::Frames { from, frames } if from == wanted => all.extend(frames),
+                PeerEvent::Lost { peer } => panic!("lost {peer}"),
                 _ => {}
             }
         }
@@ -215,7 +215,7 @@ fn frames_arrive_in_order_and_complete_between_three_members() {
         let mut connected = 0;
         while connected < 2 {
             match member.next() {
-                Event::Connected { .. } => connected += 1,
+                PeerEvent::Connected { .. } => connected += 1,
                 event => panic!("{event:?} before anything was sent"),
             }
         }
@@ -234,7 +234,7 @@ fn frames_arrive_in_order_and_complete_between_three_members() {
     for (member, me) in members.iter().zip(ids) {
         let mut left = 2 * 2_000;
         while left > 0 {
-            let Event::Frames { from, frames } = member.next() else { panic!("only frames come") };
+            let PeerEvent::Frames { from, frames } = member.next() else { panic!("only frames come") };
             left -= frames.len();
             received.entry((me, from)).or_default().extend(frames);
         }
@@ -259,7 +259,7 @@ fn what_is_sent_at_once_never_waits_for_a_peer_that_does_not_read_and_arrives_in
     let two = bind();
     let member = start(ONE, bind(), &[(TWO, two.local_addr().unwrap())]);
     let mut stream = welcome(&two);
-    member.wait_for(Event::Connected { peer: TWO });
+    member.wait_for(PeerEvent::Connected { peer: TWO });
     let piece = |nth: u32| {
         let mut bytes = vec![7; 8 * 1024];
         bytes[..4].copy_from_slice(&nth.to_le_bytes());
@@ -376,8 +376,8 @@ fn a_damaged_envelope_closes_the_stream_and_the_next_stream_works() {
     stream.write_all(&damaged).unwrap();
     stream.write_all(&envelope_of(&["unheard"])).unwrap();
     wait_closed(&mut stream);
-    assert_eq!(member.next(), Event::Damaged { peer: TWO });
-    assert_eq!(member.next(), Event::Lost { peer: TWO });
+    assert_eq!(member.next(), PeerEvent::Damaged { peer: TWO });
+    assert_eq!(member.next(), PeerEvent::Lost { peer: TWO });
 
     let mut stream = member.dial_as_two();
     stream.write_all(&envelope_of(&["after"])).unwrap();
@@ -408,15 +408,15 @@ fn a_peer_that_goes_away_is_lost_at_once_and_once_and_is_found_again_on_the_same
     }
     let start_of_loss = Instant::now();
     b.peers.stop();
-    assert_eq!(a.next(), Event::Lost { peer: TWO });
+    assert_eq!(a.next(), PeerEvent::Lost { peer: TWO });
     assert!(
         start_of_loss.elapsed() < Timing::default().silence,
         "noticed by the end of the stream, not by silence"
     );
 
     let again = start(TWO, rebind(at_b), &[(ONE, a.address)]);
-    assert_eq!(a.next(), Event::Connected { peer: TWO }, "and no second loss before it");
-    again.wait_for(Event::Connected { peer: ONE });
+    assert_eq!(a.next(), PeerEvent::Connected { peer: TWO }, "and no second loss before it");
+    again.wait_for(PeerEvent::Connected { peer: ONE });
     assert!(a.peers.send(TWO, numbered(ONE, 5)));
     assert_eq!(again.frames(ONE, 5), numbered(ONE, 5), "nothing queued for the former stream comes");
 }
@@ -430,9 +430,9 @@ fn a_ticket_ends_with_its_stream() {
     assert_eq!(b.frames(ONE, 1), ["bulk"]);
     let at_b = b.address;
     b.peers.stop();
-    a.wait_for(Event::Lost { peer: TWO });
+    a.wait_for(PeerEvent::Lost { peer: TWO });
     let _again = start(TWO, rebind(at_b), &[(ONE, a.address)]);
-    a.wait_for(Event::Connected { peer: TWO });
+    a.wait_for(PeerEvent::Connected { peer: TWO });
     assert_eq!(a.peers.send_bulk(ticket, Bytes::from_static(b"bulk"), later()), Err(BulkError::Lost));
     assert_ne!(a.peers.ticket(TWO), Some(ticket));
 }
@@ -450,25 +450,26 @@ fn small_frames_pass_ahead_of_bulk() {
     let (sender, arrivals) = mpsc::channel();
     let hold = gate.clone();
     let deliver = Arc::new(move |event| {
-        let Event::Frames { frames, .. } = event else { return Ok(()) };
+        let PeerEvent::Frames { frames, .. } = event else { return Ok(()) };
         drop(hold.1.wait_while(hold.0.lock().unwrap(), |open| !*open).unwrap());
         for frame in frames {
             let _ = sender.send(frame.len());
         }
         Ok(())
     });
-    let params = Params {
+    let params = PeerParams {
         cluster: CLUSTER,
         me: TWO,
         listen: Some(b),
         peers: vec![(ONE, at_a.to_string())],
         timing: Timing::default(),
-        security: Arc::new(Security::new(Guard::open())),
+        security: Arc::new(SharedPeerAuth::new(PeerAuth::open())),
         on_round_trip: unheard(),
         on_question: unasked(),
+        trusts_this_machine: true,
     };
     let b = Peers::start(params, deliver).unwrap();
-    a.wait_for(Event::Connected { peer: TWO });
+    a.wait_for(PeerEvent::Connected { peer: TWO });
 
     let ticket = a.peers.ticket(TWO).unwrap();
     let chunk = Bytes::from(vec![9; SNAPSHOT_CHUNK_BYTES]);
@@ -532,15 +533,15 @@ fn a_silent_stream_is_given_up_in_both_directions() {
     let two = bind();
     let member = start_with(ONE, bind(), &[(TWO, two.local_addr().unwrap())], timing);
     let _never_acknowledges = welcome(&two);
-    assert_eq!(member.next(), Event::Connected { peer: TWO });
-    assert_eq!(member.next(), Event::Lost { peer: TWO });
+    assert_eq!(member.next(), PeerEvent::Connected { peer: TWO });
+    assert_eq!(member.next(), PeerEvent::Lost { peer: TWO });
     let _dialled_again = welcome(&two);
-    assert_eq!(member.next(), Event::Connected { peer: TWO });
+    assert_eq!(member.next(), PeerEvent::Connected { peer: TWO });
 
     let member = alone_with(timing);
     let mut never_pings = member.dial_as_two();
     wait_closed(&mut never_pings);
-    assert_eq!(member.next(), Event::Lost { peer: TWO });
+    assert_eq!(member.next(), PeerEvent::Lost { peer: TWO });
 }
 
 #[test]
@@ -551,7 +552,7 @@ fn pings_keep_an_idle_stream() {
     let (at_a, at_b) = (a.local_addr().unwrap(), b.local_addr().unwrap());
     let a = start_with(ONE, a, &[(TWO, at_b)], timing);
     let _b = start_with(TWO, b, &[(ONE, at_a)], timing);
-    a.wait_for(Event::Connected { peer: TWO });
+    a.wait_for(PeerEvent::Connected { peer: TWO });
     let quiet = a.events.recv_timeout(timing.silence * 3 / 2);
     assert_eq!(quiet, Err(RecvTimeoutError::Timeout), "nothing was lost");
     let counters = a.peers.counters()[0].1;
@@ -574,19 +575,20 @@ fn stopping_joins_every_thread_and_tells_no_loss() {
     let timing = Timing::default();
     let on_round_trip = unheard();
     let on_question = unasked();
-    let params = Params {
+    let params = PeerParams {
         cluster: CLUSTER,
         me: ONE,
         listen: Some(listen),
         peers,
         timing,
-        security: Arc::new(Security::new(Guard::open())),
+        security: Arc::new(SharedPeerAuth::new(PeerAuth::open())),
         on_round_trip,
         on_question,
+        trusts_this_machine: true,
     };
     let one = Peers::start(params, deliver.clone()).unwrap();
-    other.wait_for(Event::Connected { peer: ONE });
-    assert_eq!(events.recv_timeout(PATIENCE), Ok(Event::Connected { peer: TWO }));
+    other.wait_for(PeerEvent::Connected { peer: ONE });
+    assert_eq!(events.recv_timeout(PATIENCE), Ok(PeerEvent::Connected { peer: TWO }));
     let mut half_open = TcpStream::connect(address).unwrap();
     one.stop();
     assert_eq!(Arc::strong_count(&deliver), 1, "no thread is left that could deliver");
@@ -611,23 +613,23 @@ fn a_node_of_another_cluster_is_welcome_while_it_is_listed_and_heard_apart() {
         Ok(())
     });
     let address = there.local_addr().unwrap().to_string();
-    let stranger = Stranger { cluster: ELSEWHERE, region: "elsewhere".to_owned(), id: THREE, address };
-    one.peers.set_strangers(std::slice::from_ref(&stranger), &deliver).unwrap();
+    let stranger = RegionNode { cluster: ELSEWHERE, region: "elsewhere".to_owned(), id: THREE, address };
+    one.peers.set_region_nodes(std::slice::from_ref(&stranger), &deliver).unwrap();
     let _dialled = welcome(&there);
-    assert_eq!(heard.recv_timeout(PATIENCE), Ok(Event::Connected { peer: THREE }));
+    assert_eq!(heard.recv_timeout(PATIENCE), Ok(PeerEvent::Connected { peer: THREE }));
     let (mut stream, verdict) = one.dial_as(hello);
     assert_eq!(verdict, Verdict::Welcome as u8);
     let (_, verdict) = one.dial_as(Hello { cluster: CLUSTER, ..hello });
     assert_eq!(verdict, Verdict::UnknownMember as u8, "it is no member");
     stream.write_all(&envelope_of(&["from afar"])).unwrap();
     let frames = vec![Bytes::from_static(b"from afar")];
-    assert_eq!(heard.recv_timeout(PATIENCE), Ok(Event::Frames { from: THREE, frames }));
+    assert_eq!(heard.recv_timeout(PATIENCE), Ok(PeerEvent::Frames { from: THREE, frames }));
 
     // Changes of the region nodes leave the members alone, and the other way round.
     let members = vec![(TWO, two.address.to_string())];
     one.peers.set_peers(members).unwrap();
     assert!(one.peers.connected(THREE));
-    one.peers.set_strangers(&[], &deliver).unwrap();
+    one.peers.set_region_nodes(&[], &deliver).unwrap();
     wait_closed(&mut stream);
     assert!(one.peers.connected(TWO) && !one.peers.connected(THREE));
     assert_eq!(one.dial_as(hello).1, Verdict::WrongCluster as u8, "it was evicted");

@@ -9,66 +9,66 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
-use tls::{Dial, Peers};
+use tls::{DialTls, PeerTls};
 
 const READ_BYTES: usize = 64 * 1024;
 /// How much is encrypted at a time, so that a large envelope is not in memory twice.
-const SEAL_BYTES: usize = 64 * 1024;
+const ENCRYPT_BYTES: usize = 64 * 1024;
 
-pub(super) struct Wire {
+pub(super) struct PeerConn {
     stream: TcpStream,
-    seal: Option<Seal>,
+    seal: Option<TlsSession>,
 }
 
 /// The TLS session of a connection, for its reader and its writer.
 #[derive(Clone)]
-pub(super) struct Seal(Arc<Session>);
+pub(super) struct TlsSession(Arc<TlsState>);
 
-struct Session {
+struct TlsState {
     session: Mutex<Connection>,
     /// Only the reader locks it, and may wait while it does.
-    sealed: Mutex<Sealed>,
+    sealed: Mutex<ReceivedBytes>,
 }
 
 /// Received bytes that are not decrypted yet.
 #[derive(Default)]
-struct Sealed {
+struct ReceivedBytes {
     bytes: Vec<u8>,
     opened: usize,
 }
 
-impl Wire {
+impl PeerConn {
     /// To a node that must authenticate, if the connection is encrypted.
-    pub fn dial(stream: TcpStream, dial: Option<Dial>, timeout: Duration) -> io::Result<Wire> {
-        let Some(Dial { config, name }) = dial else { return Ok(Wire { stream, seal: None }) };
+    pub fn dial(stream: TcpStream, dial: Option<DialTls>, timeout: Duration) -> io::Result<PeerConn> {
+        let Some(DialTls { config, name }) = dial else { return Ok(PeerConn { stream, seal: None }) };
         let name = name.ok_or_else(|| io::Error::other("no certificate can name this address"))?;
         let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
-        Wire::sealed(stream, session.into(), timeout)
+        PeerConn::sealed(stream, session.into(), timeout)
     }
 
     /// Encrypted if the other side begins with TLS. Where certificates are demanded, it must.
-    pub fn accept(stream: TcpStream, tls: Option<&Peers>, timeout: Duration) -> io::Result<Wire> {
-        let Some(tls) = tls else { return Ok(Wire { stream, seal: None }) };
-        if !tls.always_sealed() && !begins_sealed(&stream, timeout)? {
-            return Ok(Wire { stream, seal: None });
+    pub fn accept(stream: TcpStream, tls: Option<&PeerTls>, timeout: Duration) -> io::Result<PeerConn> {
+        let Some(tls) = tls else { return Ok(PeerConn { stream, seal: None }) };
+        if !tls.requires_tls() && !begins_with_tls(&stream, timeout)? {
+            return Ok(PeerConn { stream, seal: None });
         }
         let session = ServerConnection::new(tls.accept()).map_err(io::Error::other)?;
-        Wire::sealed(stream, session.into(), timeout)
+        PeerConn::sealed(stream, session.into(), timeout)
     }
 
-    fn sealed(stream: TcpStream, mut session: Connection, timeout: Duration) -> io::Result<Wire> {
+    fn sealed(stream: TcpStream, mut session: Connection, timeout: Duration) -> io::Result<PeerConn> {
         session.set_buffer_limit(None);
         stream.set_write_timeout(Some(timeout))?;
         shake_hands(&mut session, &stream, Instant::now() + timeout)?;
-        let session = Session { session: Mutex::new(session), sealed: Mutex::default() };
-        Ok(Wire { stream, seal: Some(Seal(Arc::new(session))) })
+        let session = TlsState { session: Mutex::new(session), sealed: Mutex::default() };
+        Ok(PeerConn { stream, seal: Some(TlsSession(Arc::new(session))) })
     }
 
     pub fn socket(&self) -> &TcpStream {
         &self.stream
     }
 
-    pub fn seal(&self) -> Option<&Seal> {
+    pub fn seal(&self) -> Option<&TlsSession> {
         self.seal.as_ref()
     }
 
@@ -102,7 +102,7 @@ impl Wire {
     }
 }
 
-impl Read for &Wire {
+impl Read for &PeerConn {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match &self.seal {
             None => (&mut &self.stream).read(into),
@@ -111,7 +111,7 @@ impl Read for &Wire {
     }
 }
 
-impl Seal {
+impl TlsSession {
     fn lock(&self) -> MutexGuard<'_, Connection> {
         self.0.session.lock().expect("no thread panics while it holds a session")
     }
@@ -119,7 +119,7 @@ impl Seal {
     /// Appends these bytes encrypted, and other records that the session has to send.
     pub fn seal(&self, bytes: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         let mut session = self.lock();
-        for part in bytes.chunks(SEAL_BYTES) {
+        for part in bytes.chunks(ENCRYPT_BYTES) {
             session.writer().write_all(part)?;
             while session.wants_write() {
                 session.write_tls(out)?;
@@ -145,7 +145,7 @@ impl Seal {
     }
 
     /// `None` when more must arrive first. The session gets no more input before its decrypted bytes are taken.
-    fn open(&self, sealed: &mut Sealed, into: &mut [u8]) -> io::Result<Option<usize>> {
+    fn open(&self, sealed: &mut ReceivedBytes, into: &mut [u8]) -> io::Result<Option<usize>> {
         let mut session = self.lock();
         loop {
             match session.reader().read(into) {
@@ -165,7 +165,7 @@ impl Seal {
 /// How every TLS connection begins: a record of a handshake. No other protocol on this port does.
 const HANDSHAKE_RECORD: u8 = 22;
 
-fn begins_sealed(stream: &TcpStream, timeout: Duration) -> io::Result<bool> {
+fn begins_with_tls(stream: &TcpStream, timeout: Duration) -> io::Result<bool> {
     stream.set_read_timeout(Some(timeout))?;
     let mut first = [0];
     match stream.peek(&mut first)? {

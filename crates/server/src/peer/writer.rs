@@ -3,10 +3,10 @@
 //! The thread with the writer takes all that waits in the outbox, so frames leave in the order in which they came. An
 //! envelope that the socket took in part is finished before the next is begun.
 
-use super::counters::Tally;
+use super::counters::PeerCounters;
 use super::envelope;
 use super::outbox::{Batch, Outbox};
-use super::wire::Seal;
+use super::wire::TlsSession;
 use base::limits::ENVELOPE_BYTES_SOFT;
 use bytes::Bytes;
 use rustix::net::SendFlags;
@@ -16,7 +16,7 @@ use std::net::TcpStream;
 /// The buffer goes back to this after an unusually large envelope.
 const BUFFER_BYTES_KEPT: usize = 2 * ENVELOPE_BYTES_SOFT;
 
-pub(super) struct Writer {
+pub(super) struct EnvelopeWriter {
     stream: TcpStream,
     /// Names the stream in the outbox.
     number: u64,
@@ -25,7 +25,7 @@ pub(super) struct Writer {
     /// Bytes for the socket.
     buffer: Vec<u8>,
     /// With TLS, the bytes that are encrypted next.
-    seal: Option<(Seal, Vec<u8>)>,
+    seal: Option<(TlsSession, Vec<u8>)>,
     /// Why nothing can be encrypted any more.
     broken: Option<io::Error>,
     /// Frames in the buffer.
@@ -35,9 +35,9 @@ pub(super) struct Writer {
     batch: Batch,
 }
 
-impl Writer {
-    pub fn new(stream: TcpStream, seal: Option<Seal>, number: u64) -> Writer {
-        Writer {
+impl EnvelopeWriter {
+    pub fn new(stream: TcpStream, seal: Option<TlsSession>, number: u64) -> EnvelopeWriter {
+        EnvelopeWriter {
             stream,
             number,
             end: 0,
@@ -88,28 +88,28 @@ impl Writer {
     }
 
     /// Waits until the socket has taken everything.
-    pub fn write(&mut self, tally: &Tally) -> io::Result<()> {
+    pub fn write(&mut self, counters: &PeerCounters) -> io::Result<()> {
         let written = match self.broken.take() {
             None => (&mut &self.stream).write_all(&self.buffer[self.taken..]),
             Some(error) => Err(error),
         };
         match written {
-            Ok(()) => self.written(tally),
-            Err(_) => tally.add_dropped(self.frames),
+            Ok(()) => self.written(counters),
+            Err(_) => counters.add_dropped(self.frames),
         }
         written
     }
 
     /// Gives the socket what it takes without waiting. Returns whether that was everything; the thread that writes next
     /// meets the error.
-    pub fn write_at_once(&mut self, tally: &Tally) -> bool {
+    pub fn write_at_once(&mut self, counters: &PeerCounters) -> bool {
         if self.broken.is_some() {
             return false;
         }
         let rest = &self.buffer[self.taken..];
         match rustix::net::send(&self.stream, rest, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(taken) if taken == rest.len() => {
-                self.written(tally);
+                self.written(counters);
                 true
             }
             Ok(taken) => {
@@ -124,8 +124,8 @@ impl Writer {
         self.buffer.is_empty() && self.broken.is_none()
     }
 
-    fn written(&mut self, tally: &Tally) {
-        tally.add_sent(self.frames, self.buffer.len());
+    fn written(&mut self, counters: &PeerCounters) {
+        counters.add_sent(self.frames, self.buffer.len());
         self.frames = 0;
         self.taken = 0;
         self.buffer.clear();

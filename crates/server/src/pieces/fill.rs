@@ -2,13 +2,13 @@
 //! Keys in their order go in, encoded ones come out, as many as have room. Rows lie in the order in which they were
 //! written; keys that were written in their order are neighbours there and come without a search.
 
-use super::{Encode, KeyValueRef};
-use base::{LeaseId, Table, View};
+use super::{KeyEncoder, KeyValueRef};
+use base::{LeaseId, ReadView, Table};
 use bytes::Bytes;
 use coord::pieces::{Content, Version};
 use coord::rows::{content_in_row, version_key};
 use disk::StoreView;
-use node::apply::{PageRow, Source};
+use node::apply::{PageRow, ValueSource};
 use std::cmp::Ordering;
 use std::ops::Bound::{Included, Unbounded};
 
@@ -16,7 +16,7 @@ use std::ops::Bound::{Included, Unbounded};
 const PASSED_MAX: usize = 8;
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Filled {
+pub enum FillResult {
     /// So many rows were encoded.
     Rows { bytes: Vec<u8>, rows: usize },
     /// The first row alone needs this much space.
@@ -26,13 +26,13 @@ pub enum Filled {
 }
 
 /// Encodes rows while they fit.
-pub fn fill(rows: &[PageRow], view: &StoreView, encode: &dyn Encode, room: usize) -> Filled {
-    let filling = Filling { rows, done: 0, out: Vec::new(), encode, room, refused: None };
+pub fn fill(rows: &[PageRow], view: &StoreView, encode: &dyn KeyEncoder, bytes_max: usize) -> FillResult {
+    let filling = PageFiller { rows, done: 0, out: Vec::new(), encode, bytes_max, refused: None };
     filling.run(view)
 }
 
 /// The sizes of versions that the store has.
-pub fn measure_stored(versions: &[(Bytes, Version)], view: &StoreView, encode: &dyn Encode) -> u64 {
+pub fn measure_stored(versions: &[(Bytes, Version)], view: &StoreView, encode: &dyn KeyEncoder) -> u64 {
     let mut row_key = Vec::new();
     let sizes = versions.iter().map(|(key, version)| {
         row_key.clear();
@@ -48,19 +48,19 @@ fn content(lease: LeaseId, value: &[u8]) -> Content {
     Content { lease, value_len: u32::try_from(value.len()).expect("a value is far below 4 GiB") }
 }
 
-struct Filling<'a> {
+struct PageFiller<'a> {
     rows: &'a [PageRow],
     /// Rows that are encoded.
     done: usize,
     out: Vec<u8>,
-    encode: &'a dyn Encode,
-    room: usize,
+    encode: &'a dyn KeyEncoder,
+    bytes_max: usize,
     /// The size of the first row that did not fit.
     refused: Option<usize>,
 }
 
-impl Filling<'_> {
-    fn run(mut self, view: &StoreView) -> Filled {
+impl PageFiller<'_> {
+    fn run(mut self, view: &StoreView) -> FillResult {
         let mut wanted = Vec::new();
         while self.next_stored(&mut wanted) {
             let start = wanted.clone();
@@ -88,9 +88,9 @@ impl Filling<'_> {
             assert!(moved, "an indexed version has a record");
         }
         match (self.done, self.refused) {
-            (0, Some(needed)) => Filled::TooLarge(needed),
-            (0, None) => Filled::Nothing,
-            (rows, _) => Filled::Rows { bytes: self.out, rows },
+            (0, Some(needed)) => FillResult::TooLarge(needed),
+            (0, None) => FillResult::Nothing,
+            (rows, _) => FillResult::Rows { bytes: self.out, rows },
         }
     }
 
@@ -101,9 +101,9 @@ impl Filling<'_> {
             && let Some(row) = rows.get(self.done)
         {
             match &row.source {
-                Source::Unasked => self.put(LeaseId::NONE, &[]),
-                Source::Memory(record) => self.put(record.lease, &record.value),
-                Source::Store => {
+                ValueSource::NotRequested => self.put(LeaseId::NONE, &[]),
+                ValueSource::Memory(record) => self.put(record.lease, &record.value),
+                ValueSource::Store => {
                     wanted.clear();
                     version_key(&row.key, row.version.modified, wanted);
                     return true;
@@ -117,15 +117,15 @@ impl Filling<'_> {
     fn put(&mut self, lease: LeaseId, value: &[u8]) -> bool {
         let PageRow { key, version, .. } = &self.rows[self.done];
         let size = self.encode.size(key.len(), version, content(lease, value));
-        if self.out.len() + size > self.room {
+        if self.out.len() + size > self.bytes_max {
             self.refused = Some(size);
             return false;
         }
         if self.out.capacity() == 0 {
-            self.out.reserve_exact(self.room);
+            self.out.reserve_exact(self.bytes_max);
         }
         self.encode.put(&mut self.out, KeyValueRef { key, version: *version, lease, value });
-        assert!(self.out.len() <= self.room, "a piece keeps within its share");
+        assert!(self.out.len() <= self.bytes_max, "a piece keeps within its share");
         self.done += 1;
         true
     }

@@ -67,7 +67,7 @@ fn a_follower_that_missed_more_than_the_log_keeps_is_given_a_snapshot() {
 }
 
 #[test]
-fn a_draining_leader_hands_over_and_nobody_waits_for_an_election() {
+fn a_draining_leader_transfers_and_no_call_waits_for_an_election() {
     let mut world = World::start(3, |config| {
         config.heartbeat = Duration::from_millis(100);
         config.election = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use mesh::key::Key;
 use mesh::record::Kind;
 use mesh::request::{Reply, Request, Scan, Write};
 use mesh::{Attributes, Body, Op};
-use server::{Config, Handle, Join, Lane, Server};
+use server::{Config, Handle, JoinConfig, Server, Worker};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,7 +84,7 @@ impl World {
         let mut held = BTreeMap::new();
         let mut start = Bytes::new();
         loop {
-            let scan = Scan { space: 0, start, end: None, limit: 500, r: Some(1) };
+            let scan = Scan { namespace_id: 0, start, end: None, limit: 500, r: Some(1) };
             let Ok(Reply::Scanned(page)) = self.ask_mesh(idx, Request::Scan(scan)) else {
                 panic!("a member can be scanned");
             };
@@ -131,12 +131,12 @@ fn what_is_asked_together_in_a_lane_is_made_durable_together() {
         figures.lines().find_map(count).expect("syncs are counted")
     };
     let before = n_syncs();
-    let lane = Lane::default();
+    let lane = Worker::default();
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let resting = lane.clone();
     let runtime = builder.on_thread_park(move || resting.rest()).build().unwrap();
     runtime.block_on(async {
-        let (mesh, postman) = world.handle(0).mesh().in_lane(lane);
+        let (mesh, postman) = world.handle(0).mesh().in_worker(lane);
         tokio::spawn(postman);
         let ask = |n: usize| tokio::spawn(mesh.request(put(&format!("k{n}"), "v"), None));
         // Each sends its request when its task runs, as connections do, and not when it is made.
@@ -260,7 +260,7 @@ fn nothing_acknowledged_is_lost_while_nodes_stop_and_start() {
 }
 
 #[test]
-fn a_document_is_replaced_by_whoever_saw_the_last_and_read_everywhere() {
+fn a_document_is_replaced_by_compare_and_set_and_read_everywhere() {
     let world = World::start(3, quick);
     world.put(0, "so that there is a leader", "v");
     let set = |idx: usize, expect: u64, text: &'static str| {
@@ -306,7 +306,7 @@ fn join(world: &World, name: &str, data_only: bool, listener: TcpListener) -> Se
     config.peer_addr = listener.local_addr().unwrap();
     config.advertise_peer = config.peer_addr.to_string();
     let ask = world.config(0).initial_cluster.into_iter().map(|member| member.peer_addr).collect();
-    config.join = Some(Join { ask, add: true, token: None });
+    config.join = Some(JoinConfig { ask, add: true, token: None });
     config.initial_cluster.clear();
     config.mesh.data_only = data_only;
     Server::start_on(listener, config).unwrap()

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use coord::Compact;
 use coord::reply::{Body, KeyValue, RangeReply};
 use coord::request::{Bounds, Range, Request};
-use server::pieces::{Content, Encode, Keep, KeyValueRef, Pieces, Total, Version};
+use server::pieces::{Content, HoldKind, KeyEncoder, KeyValueRef, RangePieces, RangeTotal, Version};
 use server::{Config, Handle};
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn tune(config: &mut Config) {
 /// Every field with its length, so that what is read back is what was put.
 struct Plain;
 
-impl Encode for Plain {
+impl KeyEncoder for Plain {
     fn size(&self, key_len: usize, _: &Version, content: Content) -> usize {
         4 + key_len + 4 + content.value_len as usize + 32
     }
@@ -85,7 +85,7 @@ fn whole(world: &World, range: Range) -> RangeReply {
     }
 }
 
-async fn begin(handle: &Handle, range: Range, keep: Keep) -> Result<Pieces, Code> {
+async fn begin(handle: &Handle, range: Range, keep: HoldKind) -> Result<RangePieces, Code> {
     let range = Range { in_pieces: true, ..range };
     let large = match handle.submit(Request::Range(range)).await?.body {
         Body::Large(large) => *large,
@@ -95,7 +95,7 @@ async fn begin(handle: &Handle, range: Range, keep: Keep) -> Result<Pieces, Code
 }
 
 /// All keys, and how large they were together.
-async fn read_all(pieces: &mut Pieces) -> Result<(Vec<KeyValue>, u64), Code> {
+async fn read_all(pieces: &mut RangePieces) -> Result<(Vec<KeyValue>, u64), Code> {
     let (mut kvs, mut bytes) = (Vec::new(), 0);
     while let Some(piece) = pieces.next().await? {
         assert!(piece.bytes.len() <= BUDGET_BYTES);
@@ -123,11 +123,12 @@ fn pieces_make_up_what_would_be_answered_at_once() {
     for range in ranges {
         let expected = whole(&world, range.clone());
         let (total, (kvs, bytes), count) = world.block_on(async {
-            let mut pieces = begin(&world.handle(0), range.clone(), Keep::Firmly).await.unwrap();
+            let mut pieces =
+                begin(&world.handle(0), range.clone(), HoldKind::BlocksCompaction).await.unwrap();
             let total = pieces.survey().await.unwrap();
             (total, read_all(&mut pieces).await.unwrap(), pieces.count())
         });
-        assert_eq!(total, Total { bytes, keys: kvs.len() as u64, more: expected.more }, "{range:?}");
+        assert_eq!(total, RangeTotal { bytes, keys: kvs.len() as u64, more: expected.more }, "{range:?}");
         assert_eq!(RangeReply { kvs, more: total.more, count }, expected, "{range:?}");
     }
 }
@@ -143,8 +144,8 @@ fn small_answers_come_at_once() {
 fn what_is_written_meanwhile_is_not_seen() {
     let world = filled(2_000, 60);
     let expected = whole(&world, everything());
-    let mut pieces =
-        world.block_on(async { begin(&world.handle(0), everything(), Keep::Firmly).await.unwrap() });
+    let mut pieces = world
+        .block_on(async { begin(&world.handle(0), everything(), HoldKind::BlocksCompaction).await.unwrap() });
     let total = world.block_on(pieces.survey()).unwrap();
     let first = world.block_on(pieces.next()).unwrap().unwrap();
     for nth in (0..2_000).step_by(7) {
@@ -175,8 +176,8 @@ fn a_compaction_waits_for_those_who_hold_and_ends_those_who_do_not() {
     let world = filled(2_000, 60);
     let expected = whole(&world, everything());
     let (mut firm, mut loose) = world.block_on(async {
-        let firm = begin(&world.handle(0), everything(), Keep::Firmly).await.unwrap();
-        let loose = begin(&world.handle(0), everything(), Keep::Loosely).await.unwrap();
+        let firm = begin(&world.handle(0), everything(), HoldKind::BlocksCompaction).await.unwrap();
+        let loose = begin(&world.handle(0), everything(), HoldKind::EndsWithCompaction).await.unwrap();
         (firm, loose)
     });
     assert!(world.block_on(loose.next()).unwrap().is_some());
@@ -211,7 +212,7 @@ fn many_readers_share_a_small_budget_and_all_are_answered() {
     let readers = (0..24).map(|_| {
         let (handle, expected) = (world.handle(0), expected.clone());
         world.spawn(async move {
-            let mut pieces = begin(&handle, everything(), Keep::Firmly).await.unwrap();
+            let mut pieces = begin(&handle, everything(), HoldKind::BlocksCompaction).await.unwrap();
             let mut kvs = Vec::new();
             while let Some(piece) = pieces.next().await.unwrap() {
                 kvs.extend(decode(&piece.bytes));
@@ -234,7 +235,7 @@ fn what_is_sorted_is_read_at_once_and_counts_all_the_same() {
     let sorted = Range { sort, limit: 1_500, ..everything() };
     let expected = whole(&world, sorted.clone());
     let found = world.block_on(async {
-        let pieces = begin(&world.handle(0), sorted, Keep::Firmly).await.unwrap();
+        let pieces = begin(&world.handle(0), sorted, HoldKind::BlocksCompaction).await.unwrap();
         let total = pieces.survey().await.unwrap();
         assert!(total.bytes as usize > RANGE_WHOLE_BYTES_MAX);
         pieces.whole(total).await.unwrap()
@@ -246,19 +247,19 @@ fn what_is_sorted_is_read_at_once_and_counts_all_the_same() {
 #[test]
 fn what_comes_whole_waits_for_room() {
     let world = filled(2_000, 60);
-    let encode: Arc<dyn Encode> = Arc::new(Plain);
+    let encode: Arc<dyn KeyEncoder> = Arc::new(Plain);
     let handle = world.handle(0);
     world.block_on(async {
         let one = Range { keys: KeyRange::single("key-00001".into()), ..everything() };
         assert!(
-            handle.room_for(vec![one.clone()], &encode).await.unwrap().is_none(),
+            handle.reserve_for(vec![one.clone()], &encode).await.unwrap().is_none(),
             "small answers need none"
         );
         // Of the future, or compacted: the read refuses them.
         let future = Range { revision: Revision(1_000_000), ..everything() };
-        assert!(handle.room_for(vec![future], &encode).await.unwrap().is_none());
+        assert!(handle.reserve_for(vec![future], &encode).await.unwrap().is_none());
         let part = Range { limit: 400, ..everything() };
-        let share = handle.room_for(vec![one, part.clone()], &encode).await.unwrap().unwrap();
+        let share = handle.reserve_for(vec![one, part.clone()], &encode).await.unwrap().unwrap();
         assert!(
             share.bytes() > 2 * RANGE_WHOLE_BYTES_MAX && share.bytes() < BUDGET_BYTES,
             "{}",
@@ -266,7 +267,7 @@ fn what_comes_whole_waits_for_room() {
         );
         let waiting = tokio::spawn({
             let (handle, encode) = (handle.clone(), encode.clone());
-            async move { handle.room_for(vec![everything()], &encode).await.unwrap().unwrap().bytes() }
+            async move { handle.reserve_for(vec![everything()], &encode).await.unwrap().unwrap().bytes() }
         });
         tokio::task::yield_now().await;
         drop(share);

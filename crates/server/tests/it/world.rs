@@ -4,7 +4,7 @@ use base::{Code, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
 use coord::reply::{Body, Reply};
 use coord::request::{Put, Range, Request};
-use server::{Config, Handle, Member, Server};
+use server::{ClusterMember, Config, Handle, Server};
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -42,8 +42,10 @@ impl World {
 
     pub fn config(&self, idx: usize) -> Config {
         let name = |idx: usize| format!("m{idx}");
-        let member =
-            |(idx, address): (usize, &SocketAddr)| Member { name: name(idx), peer_addr: address.to_string() };
+        let member = |(idx, address): (usize, &SocketAddr)| ClusterMember {
+            name: name(idx),
+            peer_addr: address.to_string(),
+        };
         let mut config = Config {
             name: name(idx),
             data_dir: self.dir.path().join(name(idx)),
@@ -74,7 +76,7 @@ impl World {
             drain_timeout: Duration::from_secs(5),
             audit: None,
             auth: Default::default(),
-            mesh: server::config::Mesh::default(),
+            mesh: server::config::MeshConfig::default(),
         };
         (self.tune)(&mut config);
         config

@@ -6,7 +6,7 @@ use crate::model::{State, carry_out};
 use crate::serializable::is_serializable;
 use base::Revision;
 
-pub fn is_lawful(history: &[Operation]) -> bool {
+pub fn is_valid(history: &[Operation]) -> bool {
     let places = |operation: &&Operation| match operation.outcome {
         Outcome::Unknown => may_change(&operation.request),
         Outcome::Refused(code) => tells_of_the_state(code) && !is_serializable(&operation.request),

@@ -9,7 +9,7 @@ use crate::serializable::is_serializable;
 use base::Revision;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub struct Plan<'a> {
+pub struct SearchPlan<'a> {
     pub history: &'a [Operation],
     pub facts: Facts,
     /// Revision → the operation that was told to have made it.
@@ -30,9 +30,9 @@ pub struct Plan<'a> {
     pub last: Revision,
 }
 
-impl<'a> Plan<'a> {
-    pub fn new(history: &'a [Operation]) -> Result<Plan<'a>, Stuck> {
-        let mut plan = Plan {
+impl<'a> SearchPlan<'a> {
+    pub fn new(history: &'a [Operation]) -> Result<SearchPlan<'a>, Stuck> {
+        let mut plan = SearchPlan {
             history,
             facts: Facts::gather(history),
             writes: BTreeMap::new(),

@@ -1,7 +1,7 @@
 //! Thousands of random histories: lawful ones are accepted, corrupted ones are judged as the definition
 //! judges them, and long corrupted ones are caught nearly always.
 
-use super::naive::{is_lawful, is_lawfully_stale};
+use super::naive::{is_lawfully_stale, is_valid};
 use super::{Linearization, Verdict, check};
 use crate::history::{History, Outcome, leases_of, may_change};
 use crate::lawful::{Shape, history};
@@ -86,7 +86,7 @@ fn short_histories_are_judged_as_the_definition_judges_them() {
     for seed in 0..6_000 {
         let mut history = history(seed, &SHORT);
         let kind = corrupt(&mut history, &mut Rng::new(seed));
-        let expected = is_lawful(&history);
+        let expected = is_valid(&history);
         let verdict = check(&history);
         assert!(!matches!(verdict, Verdict::Undecided(_)), "seed {seed}");
         assert_eq!(accepted(&verdict), expected, "seed {seed}, {kind:?}:\n{} {verdict:?}", told(&history));
@@ -97,7 +97,7 @@ fn short_histories_are_judged_as_the_definition_judges_them() {
 
 #[test]
 fn corruptions_of_long_histories_are_caught_unless_another_order_explains_them() {
-    let mut tally = [[0u32; 3]; Kind::ALL.len()];
+    let mut counts = [[0u32; 3]; Kind::ALL.len()];
     for seed in 0..3_000 {
         let mut history = history(seed, &LONG);
         let Some(kind) = corrupt(&mut history, &mut Rng::new(seed)) else { continue };
@@ -105,10 +105,10 @@ fn corruptions_of_long_histories_are_caught_unless_another_order_explains_them()
         if let Verdict::Lawful(found) = &verdict {
             replay(&history, found);
         }
-        tally[kind as usize][rank(&verdict)] += 1;
+        counts[kind as usize][rank(&verdict)] += 1;
     }
-    let [caught, lawful, undecided] = [0, 1, 2].map(|rank| tally.iter().map(|kind| kind[rank]).sum::<u32>());
-    let told = Kind::ALL.iter().zip(tally).collect::<Vec<_>>();
+    let [caught, lawful, undecided] = [0, 1, 2].map(|rank| counts.iter().map(|kind| kind[rank]).sum::<u32>());
+    let told = Kind::ALL.iter().zip(counts).collect::<Vec<_>>();
     assert!(lawful * 20 < caught, "still lawful: {lawful}, caught: {caught}; {told:?}");
     assert!(undecided * 100 < caught, "undecided: {undecided}, caught: {caught}; {told:?}");
 }

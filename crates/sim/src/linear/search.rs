@@ -2,7 +2,7 @@
 //! Answers and refusals change nothing, so they are placed as soon as they fit; only the filling of gaps
 //! branches. Dead ends are remembered by what was used and the state it led to.
 
-use super::plan::Plan;
+use super::plan::SearchPlan;
 use super::{Linearization, Stuck, Verdict, explain};
 use crate::history::{Outcome, agrees, leases_of};
 use crate::model::{State, carry_out};
@@ -14,7 +14,7 @@ use std::collections::HashSet;
 const UNEXPLAINED_REFUSAL: &str = "no state that this refusal can have met explains it";
 
 pub struct Search<'a> {
-    plan: &'a Plan<'a>,
+    plan: &'a SearchPlan<'a>,
     /// Where each unknown operation was seen to land, if it was, by a client or by a hint.
     landed: Vec<Option<Revision>>,
     /// Gaps already entered, by (unknown operations used, refusals placed, state).
@@ -50,7 +50,11 @@ enum Halt {
 }
 
 impl<'a> Search<'a> {
-    pub fn new(plan: &'a Plan<'a>, budget: u64, hint: &dyn Fn(usize) -> Option<Revision>) -> Search<'a> {
+    pub fn new(
+        plan: &'a SearchPlan<'a>,
+        budget: u64,
+        hint: &dyn Fn(usize) -> Option<Revision>,
+    ) -> Search<'a> {
         let landed = |at: &usize| hint(*at).or_else(|| plan.facts.landed(&plan.history[*at].request));
         Search {
             plan,

@@ -1,11 +1,11 @@
 //! Histories made by hand: what etcd allows is accepted, and each way to break a promise is caught.
 
 use super::{Verdict, check, check_within};
-use crate::durable::{final_read, read_everything};
-use crate::history::{Asked, Operation};
-use crate::phrases::{
+use crate::builders::{
     compare, delete, deleted, done, found, kv, one, put, range, refused, span, txn, unknown, was, went,
 };
+use crate::durable::{final_read, read_everything};
+use crate::history::{ModelRequest, Operation};
 use base::{Code, LeaseId, Revision};
 use coord::reply::{Body, KeyValue, RangeReply, Reply};
 use coord::request::{Put, Range, Relation, Request, Target};
@@ -116,7 +116,7 @@ fn a_write_applied_twice_is_caught() {
 }
 
 #[test]
-fn a_value_that_nobody_wrote_is_caught() {
+fn a_value_that_was_never_written_is_caught() {
     let w = done(0, 1, write("a", "1"), 2, was(None));
     let invented = kv("a", "9", 2, 2, 1);
     reject(&[w.clone(), done(2, 3, read("a"), 2, found(vec![invented.clone()]))], "right would be");
@@ -264,8 +264,8 @@ fn leased(key: &str, value: &str, lease: i64) -> Request {
     Request::Put(Put { lease: Some(LeaseId(lease)), ..put(key, value) })
 }
 
-fn end(lease: i64) -> Asked {
-    Asked::EndLease(LeaseId(lease))
+fn end(lease: i64) -> ModelRequest {
+    ModelRequest::EndLease(LeaseId(lease))
 }
 
 #[test]

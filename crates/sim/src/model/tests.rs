@@ -1,7 +1,7 @@
 //! The model against the written contract, rule by rule.
 
 use super::{State, step};
-use crate::phrases::{bytes, compare, delete, deleted, found, kv, one, put, range, span, txn, was, went};
+use crate::builders::{bytes, compare, delete, deleted, found, kv, one, put, range, span, txn, was, went};
 use base::{Code, LeaseId, Revision};
 use coord::reply::{Body, RangeReply};
 use coord::request::{Bounds, Compare, Order, Put, Range, Relation, Request, Sort, SortTarget, Target};

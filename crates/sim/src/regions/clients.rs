@@ -51,7 +51,7 @@ pub struct SharedWrite {
 
 /// What was added to the counter.
 #[derive(Default)]
-pub struct Counted {
+pub struct RegionCounter {
     /// What of it counts for sure, and what may.
     pub least: i128,
     pub most: i128,
@@ -60,7 +60,7 @@ pub struct Counted {
     pub added: i128,
 }
 
-impl Counted {
+impl RegionCounter {
     fn add(&mut self, amount: i128, is_sure: bool) {
         self.least += if is_sure { amount } else { amount.min(0) };
         self.most += if is_sure { amount } else { amount.max(0) };
@@ -73,7 +73,7 @@ pub struct Clients {
     clients: Vec<Client>,
     operations: Vec<Operation>,
     /// By the region that was asked.
-    pub counted: BTreeMap<RegionId, Counted>,
+    pub counted: BTreeMap<RegionId, RegionCounter>,
     pub shared: Vec<SharedWrite>,
     /// Elements that were added, acknowledged, by their dots.
     pub added: BTreeMap<Bytes, (RegionId, Dot)>,

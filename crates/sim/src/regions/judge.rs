@@ -2,8 +2,8 @@
 //! without a trace, and logs are let go of. What only a region knew that is gone for good is not asked for.
 
 use super::clients::{COUNT, SET, SharedWrite, key};
-use super::world::{World, place};
-use crate::stage::{Cue, Host, MS, PATIENCE, Play, ROUND, Realm};
+use super::world::{World, home_scope};
+use crate::mesh_cluster::{ClusterWorld, Host, MS, PATIENCE, ROUND, RegionCoord, WorldEvent};
 use base::NodeId;
 use bytes::Bytes;
 use mesh::homes::{self, Homes};
@@ -23,9 +23,9 @@ type Known = BTreeMap<(Bytes, Dot), Context>;
 
 impl World {
     pub fn judge_end(&mut self) -> Option<String> {
-        self.stage.drop_cues(|cue| !matches!(cue, Cue::GiveUp(_)));
+        self.cluster.drop_world_events(|on_world_event| !matches!(on_world_event, WorldEvent::GiveUp(_)));
         self.run(2 * PATIENCE);
-        self.stage
+        self.cluster
             .violation
             .take()
             .or_else(|| self.judge_convergence())
@@ -36,12 +36,12 @@ impl World {
     }
 
     fn judge_convergence(&mut self) -> Option<String> {
-        let end = self.stage.now + ROUNDS_MAX * ROUND.as_micros() as u64;
+        let end = self.cluster.now + ROUNDS_MAX * ROUND.as_micros() as u64;
         loop {
-            let wrong = self.stage.differ(|_| true).or_else(|| self.kept_logs());
+            let wrong = self.cluster.differ(|_| true).or_else(|| self.kept_logs());
             let wrong = wrong.or_else(|| self.differing_namespaces());
-            if wrong.is_none() || self.stage.now >= end || self.stage.violation.is_some() {
-                return self.stage.violation.take().or(wrong);
+            if wrong.is_none() || self.cluster.now >= end || self.cluster.violation.is_some() {
+                return self.cluster.violation.take().or(wrong);
             }
             self.run(100 * MS);
         }
@@ -49,25 +49,25 @@ impl World {
 
     /// In a calm some region owns the place, unless all regions that had heard of it are gone.
     fn judge_home(&self) -> Option<String> {
-        let is_known = |realm: &Realm| {
-            let document = realm.document(homes::DOCUMENT);
+        let is_known = |region_coord: &RegionCoord| {
+            let document = region_coord.document(homes::DOCUMENT);
             let homes = document.and_then(|document| Homes::decode(document.bytes.clone()));
-            homes.is_some_and(|homes| homes.get(&place()).is_some())
+            homes.is_some_and(|homes| homes.get(&home_scope()).is_some())
         };
-        let is_owned = self.stage.owner(&place()).is_some();
-        let is_known = self.stage.realms.values().any(is_known);
+        let is_owned = self.cluster.owner(&home_scope()).is_some();
+        let is_known = self.cluster.region_coords.values().any(is_known);
         (is_known && !is_owned).then(|| "homes: no region owns the place in a calm".to_owned())
     }
 
     /// All regions have the same namespaces, each with the same version.
     fn differing_namespaces(&self) -> Option<String> {
-        let of = |realm: &Realm| {
-            let document = realm.document(namespaces::DOCUMENT);
+        let of = |region_coord: &RegionCoord| {
+            let document = region_coord.document(namespaces::DOCUMENT);
             document.and_then(|document| Namespaces::decode(document.bytes.clone())).unwrap_or_default()
         };
-        let mut realms = self.stage.realms.values();
-        let first = realms.next()?;
-        let other = realms.find(|realm| of(realm) != of(first))?;
+        let mut region_coords = self.cluster.region_coords.values();
+        let first = region_coords.next()?;
+        let other = region_coords.find(|region_coord| of(region_coord) != of(first))?;
         Some(format!("namespaces: regions {} and {} have different ones", first.name, other.name))
     }
 
@@ -77,12 +77,12 @@ impl World {
             let bytes = host.machine()?.status().log_bytes;
             (bytes > 0).then(|| format!("logs: node {} keeps {bytes} bytes that no region needs", node.0))
         };
-        self.stage.hosts.iter().find_map(kept)
+        self.cluster.hosts.iter().find_map(kept)
     }
 
     /// Asks one node after another until one answers.
     fn ask_in(&mut self, region: RegionId, request: &Request) -> Result<Reply, String> {
-        for node in self.stage.nodes_of(region).into_iter().cycle().take(8) {
+        for node in self.cluster.nodes_of(region).into_iter().cycle().take(8) {
             match self.call(node, request.clone()) {
                 Some(Reply::Refused(_) | Reply::Unavailable { .. }) | None => self.run(50 * MS),
                 Some(reply) => return Ok(reply),
@@ -108,7 +108,7 @@ impl World {
         }
         for region in self.regions() {
             let count = match self.read(region, &key(COUNT)) {
-                Ok(Some(Record { body: Body::Tally(tally), .. })) => tally.value(),
+                Ok(Some(Record { body: Body::Counter(counts), .. })) => counts.value(),
                 Ok(_) => 0,
                 Err(wrong) => return Some(wrong),
             };
@@ -147,7 +147,7 @@ impl World {
     /// Every acknowledged write of a shared register shows, or was overwritten by one that had seen it, or is the loser of
     /// a conflict in a log.
     fn judge_shared(&mut self) -> Option<String> {
-        let (mut known, mut losers) = (Known::new(), self.stage.losers_of_lost_disks());
+        let (mut known, mut losers) = (Known::new(), self.cluster.losers_of_lost_disks());
         for region in self.regions() {
             if let Err(wrong) = self.list_conflicts(region, &mut known, &mut losers) {
                 return Some(wrong);
@@ -156,7 +156,7 @@ impl World {
         let keys: BTreeSet<Bytes> =
             self.clients.shared.iter().map(|write| write.key.bytes().clone()).collect();
         let mut shown = BTreeSet::new();
-        let region = *self.stage.realms.keys().next().expect("there is a region");
+        let region = *self.cluster.region_coords.keys().next().expect("there is a region");
         for bytes in keys {
             let key = Key::from_bytes(bytes.clone()).expect("it was a key");
             match self.read(region, &key) {

@@ -2,9 +2,9 @@
 //! meet.
 
 use super::clients::{CLIENTS, Clients};
-use crate::stage::{Cue, Event, MS, PATIENCE, Play, Realm, Stage, address};
+use crate::mesh_cluster::{ClusterWorld, Event, MS, MeshCluster, PATIENCE, RegionCoord, WorldEvent, address};
 use base::{NodeId, Rng};
-use mesh::homes::{self, Homes, LEASE_MS_MIN, Place, Transfer};
+use mesh::homes::{self, HomeScope, HomeTransfer, Homes, LEASE_MS_MIN};
 use mesh::request::{Reply, Request};
 use mesh::{Region, RegionId, Regions};
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ const REGION_STEP: u64 = 10;
 const JUDGE: usize = usize::MAX;
 
 pub struct World {
-    pub stage: Stage,
+    pub cluster: MeshCluster,
     /// For good.
     pub gone: Option<RegionId>,
     pub clients: Clients,
@@ -29,54 +29,54 @@ impl World {
         let n_regions = rng.between(2, 4);
         let names: Vec<String> = (1..=n_regions).map(|n| format!("r{n}")).collect();
         let evicts = n_regions == 3 && rng.chance(300_000);
-        let mut stage = Stage::new(rng);
+        let mut cluster = MeshCluster::new(rng);
         for (nth, name) in names.iter().enumerate() {
-            let (first, n) = (first_node(nth), stage.rng.between(2, 4));
+            let (first, n) = (first_node(nth), cluster.rng.between(2, 4));
             let members: BTreeSet<NodeId> = (first..first + n).map(NodeId).collect();
             let region = RegionId::of(name);
             for node in &members {
-                stage.add(*node, region);
-                stage.host(*node).skew_ms = little_skew(&mut stage.rng);
+                cluster.add(*node, region);
+                cluster.host(*node).skew_ms = little_skew(&mut cluster.rng);
             }
-            stage.realms.insert(region, Realm::new(name, others(&names, nth), members));
+            cluster.region_coords.insert(region, RegionCoord::new(name, others(&names, nth), members));
         }
-        give_home(&mut stage, RegionId::of(&names[0]));
-        (0..CLIENTS).for_each(|client| stage.cue_after(1_500 * MS, Cue::Client(client)));
-        stage.cue_after(2_000 * MS, Cue::Fault);
+        give_home(&mut cluster, RegionId::of(&names[0]));
+        (0..CLIENTS).for_each(|client| cluster.schedule(1_500 * MS, WorldEvent::Client(client)));
+        cluster.schedule(2_000 * MS, WorldEvent::Fault);
         if evicts {
-            let span = stage.rng.between(6_000 * MS, 14_000 * MS);
-            stage.cue_after(span, Cue::Evict);
+            let span = cluster.rng.between(6_000 * MS, 14_000 * MS);
+            cluster.schedule(span, WorldEvent::Evict);
         }
-        World { stage, gone: None, clients: Clients::new(), answer: None }
+        World { cluster, gone: None, clients: Clients::new(), answer: None }
     }
 
     pub fn regions(&self) -> Vec<RegionId> {
-        self.stage.realms.keys().copied().collect()
+        self.cluster.region_coords.keys().copied().collect()
     }
 
     fn ask_next(&mut self, client: usize) {
-        let pause = self.stage.rng.between(MS, 60 * MS);
-        self.stage.cue_after(pause, Cue::Client(client));
+        let pause = self.cluster.rng.between(MS, 60 * MS);
+        self.cluster.schedule(pause, WorldEvent::Client(client));
         if self.clients.is_busy(client) {
             return;
         }
-        let Some(node) = self.stage.any_that_hears() else { return };
-        let host = &self.stage.hosts[&node];
+        let Some(node) = self.cluster.any_running_node() else { return };
+        let host = &self.cluster.hosts[&node];
         if host.machine().is_none() {
             return;
         }
         let region = host.region;
-        let (nth, request) = self.clients.next(&mut self.stage.rng, client, region);
-        self.stage.cue_after(PATIENCE, Cue::GiveUp(nth));
-        self.stage.ask(node, nth, request);
+        let (nth, request) = self.clients.next(&mut self.cluster.rng, client, region);
+        self.cluster.schedule(PATIENCE, WorldEvent::GiveUp(nth));
+        self.cluster.ask(node, nth, request);
     }
 
     /// The judge asks, and waits.
     pub fn call(&mut self, node: NodeId, request: Request) -> Option<Reply> {
         self.answer = None;
-        self.stage.ask(node, JUDGE, request);
+        self.cluster.ask(node, JUDGE, request);
         for _ in 0..600 {
-            if self.answer.is_some() || self.stage.violation.is_some() {
+            if self.answer.is_some() || self.cluster.violation.is_some() {
                 break;
             }
             self.run(MS);
@@ -99,17 +99,17 @@ fn others(names: &[String], here: usize) -> Regions {
 }
 
 /// An operator gives a place to a region, with a lease.
-fn give_home(stage: &mut Stage, region: RegionId) {
+fn give_home(cluster: &mut MeshCluster, region: RegionId) {
     let mut homes = Homes::default();
-    let transfer = Transfer { to: region, epoch: None, lease_ms: Some(LEASE_MS_MIN) };
-    homes.pass(&place(), transfer).expect("a lawful home");
+    let transfer = HomeTransfer { to: region, epoch: None, lease_ms: Some(LEASE_MS_MIN) };
+    homes.transfer(&home_scope(), transfer).expect("a lawful home");
     let (name, bytes) = (homes::DOCUMENT.to_owned(), homes.encode());
-    stage.after(2_500 * MS, Event::Propose { region, name, expect: 0, bytes });
+    cluster.after(2_500 * MS, Event::Propose { region, name, expect: 0, bytes });
 }
 
 /// The keys with a home.
-pub fn place() -> Place {
-    Place::new("shop", "")
+pub fn home_scope() -> HomeScope {
+    HomeScope::new("shop", "")
 }
 
 /// Clocks of nodes disagree by so many milliseconds.
@@ -117,17 +117,17 @@ pub fn little_skew(rng: &mut Rng) -> i64 {
     rng.between(0, 800) as i64 - 400
 }
 
-impl Play for World {
-    fn stage(&mut self) -> &mut Stage {
-        &mut self.stage
+impl ClusterWorld for World {
+    fn cluster(&mut self) -> &mut MeshCluster {
+        &mut self.cluster
     }
 
-    fn cue(&mut self, cue: Cue) {
-        match cue {
-            Cue::Client(client) => self.ask_next(client),
-            Cue::GiveUp(nth) => self.stage.tally.unknown += u64::from(self.clients.give_up(nth)),
-            Cue::Fault => self.strike(),
-            Cue::Evict => self.evict(),
+    fn on_world_event(&mut self, on_world_event: WorldEvent) {
+        match on_world_event {
+            WorldEvent::Client(client) => self.ask_next(client),
+            WorldEvent::GiveUp(nth) => self.cluster.counts.unknown += u64::from(self.clients.give_up(nth)),
+            WorldEvent::Fault => self.strike(),
+            WorldEvent::Evict => self.evict(),
         }
     }
 
@@ -137,6 +137,6 @@ impl Play for World {
             return;
         }
         let made = self.clients.hear(nth, &reply);
-        self.stage.count(made, &reply);
+        self.cluster.count(made, &reply);
     }
 }

@@ -2,10 +2,10 @@
 //! all of them write, or add to one counter. A client waits for an answer as long as it has patience; then it goes on
 //! to something else, or sends the same again through another node, with its request id if it has one.
 
-use super::compared::{Compared, Value};
-use super::counted::Counted;
+use super::cas_history::{CasHistory, CasValue};
+use super::counter_history::CounterHistory;
+use super::history::RegisterHistory;
 use super::scenario::Scenario;
-use super::story::Story;
 use base::Rng;
 use mesh::key::Key;
 use mesh::record::{Body, Kind, Record};
@@ -52,10 +52,10 @@ pub struct Operation {
 pub struct Clients {
     scenario: &'static Scenario,
     /// The namespace of all keys.
-    space: u32,
-    stories: BTreeMap<String, Story>,
-    compared: Compared,
-    counted: Counted,
+    namespace_id: u32,
+    histories: BTreeMap<String, RegisterHistory>,
+    cas_history: CasHistory,
+    counter_history: CounterHistory,
     pub operations: Vec<Operation>,
     /// The first attempts at additions.
     additions: Vec<usize>,
@@ -64,7 +64,7 @@ pub struct Clients {
     /// By client: a write of unknown fate that it may send again.
     unanswered: BTreeMap<usize, usize>,
     /// What a client saw last of a key that is compared and set.
-    seen: BTreeMap<(usize, String), (Value, Context)>,
+    seen: BTreeMap<(usize, String), (CasValue, Context)>,
     /// Names of writes without a request id, which never repeat.
     dots: BTreeSet<Dot>,
     /// Request ids that were given out.
@@ -72,13 +72,13 @@ pub struct Clients {
 }
 
 impl Clients {
-    pub fn new(scenario: &'static Scenario, space: u32) -> Clients {
+    pub fn new(scenario: &'static Scenario, namespace_id: u32) -> Clients {
         Clients {
             scenario,
-            space,
-            stories: BTreeMap::new(),
-            compared: Compared::default(),
-            counted: Counted::default(),
+            namespace_id,
+            histories: BTreeMap::new(),
+            cas_history: CasHistory::default(),
+            counter_history: CounterHistory::default(),
             operations: Vec::new(),
             additions: Vec::new(),
             last: BTreeMap::new(),
@@ -92,7 +92,7 @@ impl Clients {
     /// Everything that is read in the end.
     pub fn final_reads(&self) -> Vec<String> {
         let counter = self.scenario.counts.then(|| COUNTER.to_owned());
-        self.stories.keys().cloned().chain(self.compared.keys()).chain(counter).collect()
+        self.histories.keys().cloned().chain(self.cas_history.keys()).chain(counter).collect()
     }
 
     /// What a client does next, and its place in the history.
@@ -136,7 +136,7 @@ impl Clients {
     }
 
     fn key(&self, name: &str) -> Key {
-        Key::new(self.space, name.as_bytes())
+        Key::new(self.namespace_id, name.as_bytes())
     }
 
     fn write_of(&mut self, key: &str, kind: Kind, op: Op, has_id: bool) -> Write {
@@ -157,13 +157,13 @@ impl Clients {
     pub fn read_finally(&mut self, name: &str) -> (usize, Request) {
         match name {
             COUNTER => self.begin(CLIENTS, name, Doing::Count, None),
-            name if self.stories.contains_key(name) => self.read(CLIENTS, name),
+            name if self.histories.contains_key(name) => self.read(CLIENTS, name),
             name => self.begin(CLIENTS, name, Doing::Look, None),
         }
     }
 
     fn read(&mut self, client: usize, key: &str) -> (usize, Request) {
-        let floor = self.stories.entry(key.to_owned()).or_default().floor;
+        let floor = self.histories.entry(key.to_owned()).or_default().floor;
         self.begin(client, key, Doing::Read { floor }, None)
     }
 
@@ -173,9 +173,9 @@ impl Clients {
     }
 
     fn write(&mut self, client: usize, key: &str, deletes: bool, has_id: bool) -> (usize, Request) {
-        let story = self.stories.entry(key.to_owned()).or_default();
-        let number = story.add(deletes);
-        story.attempt(number);
+        let history = self.histories.entry(key.to_owned()).or_default();
+        let number = history.add(deletes);
+        history.attempt(number);
         let op = if deletes { Op::Delete } else { Op::Put(number.to_string().into_bytes().into()) };
         let write = self.write_of(key, Kind::Register, op, has_id);
         self.begin(client, key, Doing::Write { number }, Some(write))
@@ -187,7 +187,7 @@ impl Clients {
         let Some((replaces, context)) = seen else {
             return self.begin(client, &key, Doing::Look, None);
         };
-        let value = self.compared.add(&key, replaces);
+        let value = self.cas_history.add(&key, replaces);
         let op = Op::Put(value.to_string().into_bytes().into());
         let write = self.write_of(&key, Kind::Register, op, rng.chance(500_000));
         let write = Write { expect: Some(context), ..write };
@@ -201,7 +201,7 @@ impl Clients {
             return self.send_again(nth, client);
         }
         self.additions.push(self.operations.len());
-        let number = self.counted.add();
+        let number = self.counter_history.add();
         let write = self.write_of(COUNTER, Kind::Counter, Op::Add(1), true);
         self.begin(client, COUNTER, Doing::Add { number }, Some(write))
     }
@@ -210,7 +210,7 @@ impl Clients {
         let Operation { key, doing, write, .. } = &self.operations[nth];
         let (key, doing, write) = (key.clone(), doing.clone(), write.clone());
         if let Doing::Write { number } = doing {
-            self.stories.get_mut(&key).expect("what was written has a story").attempt(number);
+            self.histories.get_mut(&key).expect("what was written has a story").attempt(number);
         }
         self.begin(client, &key, doing, write)
     }
@@ -252,8 +252,8 @@ impl Clients {
         let Operation { client, key, doing, write, .. } = &self.operations[nth];
         match doing {
             Doing::Write { number } => {
-                let story = self.stories.get_mut(key).expect("what was written has a story");
-                story.acknowledge(*number);
+                let history = self.histories.get_mut(key).expect("what was written has a story");
+                history.acknowledge(*number);
                 let has_id = write.as_ref().is_some_and(|write| write.attributes.request.is_some());
                 if !has_id && !self.dots.insert(record.header.dot) {
                     return Err(format!("dots: {:?} names two writes", record.header.dot));
@@ -261,9 +261,9 @@ impl Clients {
             }
             Doing::Compare { value } => {
                 self.seen.insert((*client, key.clone()), (number_in(record), record.context.clone()));
-                self.compared.acknowledge(*value)?;
+                self.cas_history.acknowledge(*value)?;
             }
-            Doing::Add { number } => self.counted.acknowledge(*number),
+            Doing::Add { number } => self.counter_history.acknowledge(*number),
             Doing::Read { .. } | Doing::Look | Doing::Count => {
                 return Err("answer: a read is answered as a write".to_owned());
             }
@@ -275,15 +275,15 @@ impl Clients {
         let Operation { client, key, doing, .. } = &self.operations[nth];
         match doing {
             Doing::Read { floor } => {
-                let story = self.stories.get_mut(key).expect("what was asked for has a story");
+                let history = self.histories.get_mut(key).expect("what was asked for has a story");
                 let judges_late = self.scenario.judges_late_writes;
                 let shown = found.filter(|record| !record.is_tombstone()).map(number_in);
                 let shown = shown.map(|number| number.map_or(0, |number| number as usize));
-                story.floor = story
+                history.floor = history
                     .judge(*floor, shown, judges_late)
                     .map_err(|wrong| format!("durability: {key} {wrong}, after {floor}"))?;
             }
-            Doing::Look if *client == CLIENTS => self.compared.judge(key, found.and_then(number_in))?,
+            Doing::Look if *client == CLIENTS => self.cas_history.judge(key, found.and_then(number_in))?,
             Doing::Look => {
                 let seen = found
                     .map_or((None, Context::default()), |record| (number_in(record), record.context.clone()));
@@ -291,10 +291,10 @@ impl Clients {
             }
             Doing::Count => {
                 let sum = match found.map(|record| &record.body) {
-                    Some(Body::Tally(tally)) => tally.value(),
+                    Some(Body::Counter(counts)) => counts.value(),
                     _ => 0,
                 };
-                self.counted.judge(sum)?;
+                self.counter_history.judge(sum)?;
             }
             Doing::Write { .. } | Doing::Compare { .. } | Doing::Add { .. } => {
                 return Err("answer: a write is answered as a read".to_owned());
@@ -315,7 +315,7 @@ impl Clients {
     }
 }
 
-fn number_in(record: &Record) -> Value {
+fn number_in(record: &Record) -> CasValue {
     match &record.body {
         Body::Register(value) if !record.is_tombstone() => {
             Some(std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(0))

@@ -1,15 +1,17 @@
 //! The judge of a ring: all nodes answer, all replicas hold the same, and no clock ran ahead because of another.
 
 use super::world::World;
-use crate::stage::{Cue, DRIFT_MAX, MS, PATIENCE, Play, ROUND};
+use crate::mesh_cluster::{ClusterWorld, DRIFT_MAX, MS, PATIENCE, ROUND, WorldEvent};
 use base::NodeId;
 
 impl World {
     /// Reads every key through every node; then all replicas must hold the same, and no clock may run ahead.
     pub fn judge_end(&mut self) -> Option<String> {
-        self.stage.drop_cues(|cue| matches!(cue, Cue::Client(_) | Cue::Fault));
+        self.cluster.drop_world_events(|on_world_event| {
+            matches!(on_world_event, WorldEvent::Client(_) | WorldEvent::Fault)
+        });
         self.run(2 * PATIENCE);
-        let nodes = self.stage.nodes();
+        let nodes = self.cluster.nodes();
         for key in self.clients.final_reads() {
             for node in &nodes {
                 let (nth, request) = self.clients.read_finally(&key);
@@ -24,24 +26,24 @@ impl World {
 
     /// Within three rounds after the last write all replicas hold the same. What is forgotten goes from one after the other.
     fn judge_convergence(&mut self) -> Option<String> {
-        let end = self.stage.now + 3 * ROUND.as_micros() as u64;
+        let end = self.cluster.now + 3 * ROUND.as_micros() as u64;
         loop {
             let differs = self.judge_replicas();
-            if differs.is_none() || self.stage.now >= end || self.stage.violation.is_some() {
-                return self.stage.violation.take().or(differs);
+            if differs.is_none() || self.cluster.now >= end || self.cluster.violation.is_some() {
+                return self.cluster.violation.take().or(differs);
             }
             self.run(20 * MS);
         }
     }
 
     fn wait_for(&mut self, nth: usize) -> Option<String> {
-        let (read, written) = (self.stage.tally.read, self.stage.tally.acknowledged);
+        let (read, written) = (self.cluster.counts.read, self.cluster.counts.acknowledged);
         for _ in 0..600 {
-            if self.stage.violation.is_some() {
-                return self.stage.violation.take();
+            if self.cluster.violation.is_some() {
+                return self.cluster.violation.take();
             }
             if self.clients.operations[nth].done {
-                let answered = self.stage.tally.read + self.stage.tally.acknowledged > read + written;
+                let answered = self.cluster.counts.read + self.cluster.counts.acknowledged > read + written;
                 return (!answered).then(|| "liveness: a request is refused in a calm".to_owned());
             }
             self.run(MS);
@@ -51,7 +53,8 @@ impl World {
 
     /// A node that was never ahead gives stamps of its own time to keys that are new.
     fn judge_clocks(&mut self, nodes: &[NodeId]) -> Option<String> {
-        for node in nodes.iter().filter(|node| !self.stage.hosts[node].was_ahead).copied().collect::<Vec<_>>()
+        for node in
+            nodes.iter().filter(|node| !self.cluster.hosts[node].was_ahead).copied().collect::<Vec<_>>()
         {
             let (nth, request) = self.clients.write_finally(&format!("new/{}", node.0));
             self.ask(node, nth, request);
@@ -59,9 +62,9 @@ impl World {
                 return Some(wrong);
             }
         }
-        let bound_ms = self.stage.true_ms() + 2 * DRIFT_MAX.as_millis() as u64;
+        let bound_ms = self.cluster.true_ms() + 2 * DRIFT_MAX.as_millis() as u64;
         let ahead = |node: &&NodeId| {
-            let host = &self.stage.hosts[node];
+            let host = &self.cluster.hosts[node];
             !host.was_ahead && host.machine().is_some_and(|machine| machine.clock_ms() > bound_ms)
         };
         let led_astray = nodes.iter().find(ahead)?;
@@ -69,10 +72,10 @@ impl World {
     }
 
     fn judge_replicas(&mut self) -> Option<String> {
-        let Some(plan) = self.realm().plan() else {
+        let Some(plan) = self.region_coord().plan() else {
             return Some("liveness: there is no ring".to_owned());
         };
         // A node that has left, and lost its disk since, is not enrolled and holds nothing.
-        self.stage.differ(|node| plan.topology.member(node).is_some())
+        self.cluster.differ(|node| plan.topology.member(node).is_some())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::clients::{CLIENTS, Clients};
 use super::scenario::Scenario;
-use crate::stage::{Cue, MS, PATIENCE, Play, Realm, Stage, TIMEOUT};
+use crate::mesh_cluster::{ClusterWorld, MS, MeshCluster, PATIENCE, RegionCoord, TIMEOUT, WorldEvent};
 use base::{NodeId, Rng};
 use mesh::namespaces::{self, Namespace, Namespaces};
 use mesh::request::{Reply, Request};
@@ -14,7 +14,7 @@ const COPIES: [u8; 8] = [3, 3, 3, 3, 1, 2, 4, 5];
 
 pub struct World {
     pub scenario: &'static Scenario,
-    pub stage: Stage,
+    pub cluster: MeshCluster,
     pub region: RegionId,
     pub clients: Clients,
     /// Of the clients' keys.
@@ -27,70 +27,70 @@ impl World {
         let copies = *rng.pick(&COPIES);
         let n = rng.between(3, 7).max(copies.into());
         let members: BTreeSet<NodeId> = (1..=n).map(NodeId).collect();
-        let (mut stage, region) = (Stage::new(rng), RegionId::of("here"));
-        members.iter().for_each(|node| stage.add(*node, region));
-        let mut realm = Realm::new("here", Regions::default(), members);
+        let (mut cluster, region) = (MeshCluster::new(rng), RegionId::of("here"));
+        members.iter().for_each(|node| cluster.add(*node, region));
+        let mut region_coord = RegionCoord::new("here", Regions::default(), members);
         let mut namespaces = Namespaces::default();
         let name = if copies == namespaces::COPIES_DEFAULT { namespaces::DEFAULT } else { "few-or-many" };
         let namespace = Namespace { copies, ..Namespace::default() };
         namespaces.set(name, namespace, region).expect("a lawful namespace");
-        realm.replace(namespaces::DOCUMENT, 0, namespaces.encode());
-        stage.realms.insert(region, realm);
-        (0..CLIENTS).for_each(|client| stage.cue_after(1_500 * MS, Cue::Client(client)));
-        stage.cue_after(2_000 * MS, Cue::Fault);
-        World { scenario, stage, region, clients: Clients::new(scenario, namespaces::id_of(name)), copies }
+        region_coord.replace(namespaces::DOCUMENT, 0, namespaces.encode());
+        cluster.region_coords.insert(region, region_coord);
+        (0..CLIENTS).for_each(|client| cluster.schedule(1_500 * MS, WorldEvent::Client(client)));
+        cluster.schedule(2_000 * MS, WorldEvent::Fault);
+        World { scenario, cluster, region, clients: Clients::new(scenario, namespaces::id_of(name)), copies }
     }
 
-    pub fn realm(&mut self) -> &mut Realm {
-        self.stage.realm(self.region)
+    pub fn region_coord(&mut self) -> &mut RegionCoord {
+        self.cluster.region_coord(self.region)
     }
 
     fn ask_next(&mut self, client: usize) {
-        let pause = self.stage.rng.between(MS, 30 * MS);
-        self.stage.cue_after(pause, Cue::Client(client));
+        let pause = self.cluster.rng.between(MS, 30 * MS);
+        self.cluster.schedule(pause, WorldEvent::Client(client));
         if self.clients.is_busy(client) {
             return;
         }
-        let Some(node) = self.stage.any_that_hears() else { return };
-        let (nth, request) = self.clients.next(&mut self.stage.rng, client);
-        let patience = match self.stage.rng.chance(300_000) {
+        let Some(node) = self.cluster.any_running_node() else { return };
+        let (nth, request) = self.clients.next(&mut self.cluster.rng, client);
+        let patience = match self.cluster.rng.chance(300_000) {
             // Its request outlives it.
-            true => self.stage.rng.between(MS, TIMEOUT.as_micros() as u64),
+            true => self.cluster.rng.between(MS, TIMEOUT.as_micros() as u64),
             false => PATIENCE,
         };
-        self.stage.cue_after(patience, Cue::GiveUp(nth));
-        self.stage.ask(node, nth, request);
+        self.cluster.schedule(patience, WorldEvent::GiveUp(nth));
+        self.cluster.ask(node, nth, request);
     }
 
     /// The judge asks.
     pub fn ask(&mut self, node: NodeId, nth: usize, request: Request) {
-        self.stage.cue_after(PATIENCE, Cue::GiveUp(nth));
-        self.stage.ask(node, nth, request);
+        self.cluster.schedule(PATIENCE, WorldEvent::GiveUp(nth));
+        self.cluster.ask(node, nth, request);
     }
 
     /// Nothing goes wrong any more, clocks included.
     pub fn calm(&mut self) {
-        self.stage.calm();
-        self.stage.hosts.values_mut().for_each(|host| host.skew_ms = 0);
+        self.cluster.calm();
+        self.cluster.hosts.values_mut().for_each(|host| host.skew_ms = 0);
     }
 }
 
-impl Play for World {
-    fn stage(&mut self) -> &mut Stage {
-        &mut self.stage
+impl ClusterWorld for World {
+    fn cluster(&mut self) -> &mut MeshCluster {
+        &mut self.cluster
     }
 
-    fn cue(&mut self, cue: Cue) {
-        match cue {
-            Cue::Client(client) => self.ask_next(client),
-            Cue::GiveUp(nth) => self.stage.tally.unknown += u64::from(self.clients.give_up(nth)),
-            Cue::Fault => self.strike(),
-            Cue::Evict => unreachable!("there is one region"),
+    fn on_world_event(&mut self, on_world_event: WorldEvent) {
+        match on_world_event {
+            WorldEvent::Client(client) => self.ask_next(client),
+            WorldEvent::GiveUp(nth) => self.cluster.counts.unknown += u64::from(self.clients.give_up(nth)),
+            WorldEvent::Fault => self.strike(),
+            WorldEvent::Evict => unreachable!("there is one region"),
         }
     }
 
     fn hear(&mut self, nth: usize, reply: Reply) {
         let made = self.clients.hear(nth, &reply);
-        self.stage.count(made, &reply);
+        self.cluster.count(made, &reply);
     }
 }

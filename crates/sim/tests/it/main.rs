@@ -5,14 +5,22 @@ mod mesh;
 mod regions;
 
 use base::mutant::Mutant;
-use sim::campaign::{self, Plan, Summary};
+use sim::campaign::{self, CampaignPlan, Summary};
 use sim::crash_points::Point;
 use sim::run::{run, run_in, run_to};
 use sim::scenario;
 
-fn plan(first: u64, seeds: u64, planted: Option<Mutant>) -> Plan {
+fn plan(first: u64, seeds: u64, planted: Option<Mutant>) -> CampaignPlan {
     let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    Plan { first, seeds, until: None, threads, planted, scenario: &scenario::STORM, stop_at_first: true }
+    CampaignPlan {
+        first,
+        seeds,
+        until: None,
+        threads,
+        planted,
+        scenario: &scenario::STORM,
+        stop_at_first: true,
+    }
 }
 
 fn told(summary: &Summary) -> String {
@@ -28,20 +36,20 @@ fn a_few_hundred_seeds_show_no_violation() {
     let summary = campaign::run(&plan(1, 300, None), &|_| {});
     assert!(summary.violations.is_empty(), "{}", told(&summary));
     // The world must have been as bad as it claims to be.
-    assert!(summary.tally.faults > 5_000, "{:?}", summary.tally);
-    assert!(summary.tally.snapshots > 500, "{:?}", summary.tally);
-    assert!(summary.tally.tails_cut > 0, "{:?}", summary.tally);
-    assert!(summary.tally.answered > 100_000, "{:?}", summary.tally);
-    assert!(summary.tally.watched > 100_000, "{:?}", summary.tally);
-    assert!(summary.tally.fenced > 100, "{:?}", summary.tally);
-    assert!(summary.tally.retries > 5_000, "{:?}", summary.tally);
-    assert!(summary.tally.expired > 3_000, "{:?}", summary.tally);
-    let locks = campaign::run(&Plan { scenario: &scenario::LOCKS, ..plan(1, 60, None) }, &|_| {});
+    assert!(summary.counts.faults > 5_000, "{:?}", summary.counts);
+    assert!(summary.counts.snapshots > 500, "{:?}", summary.counts);
+    assert!(summary.counts.tails_cut > 0, "{:?}", summary.counts);
+    assert!(summary.counts.answered > 100_000, "{:?}", summary.counts);
+    assert!(summary.counts.watched > 100_000, "{:?}", summary.counts);
+    assert!(summary.counts.fenced > 100, "{:?}", summary.counts);
+    assert!(summary.counts.retries > 5_000, "{:?}", summary.counts);
+    assert!(summary.counts.expired > 3_000, "{:?}", summary.counts);
+    let locks = campaign::run(&CampaignPlan { scenario: &scenario::LOCKS, ..plan(1, 60, None) }, &|_| {});
     assert!(locks.violations.is_empty(), "{}", told(&locks));
-    let auth = campaign::run(&Plan { scenario: &scenario::AUTH, ..plan(1, 40, None) }, &|_| {});
+    let auth = campaign::run(&CampaignPlan { scenario: &scenario::AUTH, ..plan(1, 40, None) }, &|_| {});
     assert!(auth.violations.is_empty(), "{}", told(&auth));
     assert!(auth.met > 1_000, "guests were served and refused {} times", auth.met);
-    assert!(summary.tally.acquired + locks.tally.acquired > 50_000, "{:?}", locks.tally);
+    assert!(summary.counts.acquired + locks.counts.acquired > 50_000, "{:?}", locks.counts);
 }
 
 /// Each of these found a bug once; crates/sim/README.md says which. What a seed means changes with the world,
@@ -61,7 +69,7 @@ fn seeds_that_once_failed_pass() {
 #[test]
 fn every_scenario_is_lawful_and_meets_what_it_is_about() {
     for scenario in scenario::ALL.iter().chain([&scenario::DISKS, &scenario::LOGS]) {
-        let summary = campaign::run(&Plan { scenario, ..plan(1, 12, None) }, &|_| {});
+        let summary = campaign::run(&CampaignPlan { scenario, ..plan(1, 12, None) }, &|_| {});
         assert!(summary.violations.is_empty(), "{}: {}", scenario.name, told(&summary));
         assert!(summary.met >= 12, "{} met what it is about {} times", scenario.name, summary.met);
     }
@@ -76,11 +84,16 @@ fn the_same_seed_gives_the_same_run() {
 
 #[test]
 fn every_planted_bug_is_found() {
-    let groups = [Mutant::OF_MESH, Mutant::OF_ROOMS, Mutant::OF_RING, Mutant::OF_REGIONS];
+    let groups = [
+        Mutant::FOUND_BY_MESH_TESTS,
+        Mutant::FOUND_BY_CRATE_TESTS,
+        Mutant::FOUND_BY_RING_WORLDS,
+        Mutant::FOUND_BY_REGION_WORLDS,
+    ];
     let elsewhere = |mutant: &&Mutant| groups.iter().any(|group| group.contains(mutant));
     for mutant in Mutant::ALL.iter().filter(|mutant| !elsewhere(mutant)) {
         let scenario = scenario::hunting_ground(*mutant);
-        let summary = campaign::run(&Plan { scenario, ..plan(1, 2_000, Some(*mutant)) }, &|_| {});
+        let summary = campaign::run(&CampaignPlan { scenario, ..plan(1, 2_000, Some(*mutant)) }, &|_| {});
         assert!(!summary.violations.is_empty(), "{} was not found in {} seeds", mutant.name(), summary.seeds);
     }
 }

@@ -24,7 +24,7 @@ const PING: u8 = 0x9;
 const PONG: u8 = 0xa;
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum SocketEvent {
     /// A part of a message, text or not.
     Part(Bytes),
     /// The message is whole.
@@ -36,7 +36,7 @@ pub enum Event {
 
 /// Reads what a client sends.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct FrameDecoder {
     frame: Option<Frame>,
     /// A message has begun and more of it is to come.
     in_message: bool,
@@ -52,9 +52,9 @@ struct Frame {
     left: u64,
 }
 
-impl Decoder {
+impl FrameDecoder {
     /// The next event, if enough has arrived; or the close code for a breach of the protocol.
-    pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<Event>, u16> {
+    pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<SocketEvent>, u16> {
         loop {
             let Some(mut frame) = self.frame.take() else {
                 match self.begin(input)? {
@@ -73,13 +73,13 @@ impl Decoder {
             if frame.left == 0 {
                 if frame.last {
                     self.in_message = false;
-                    return Ok(Some(Event::End));
+                    return Ok(Some(SocketEvent::End));
                 }
                 continue;
             }
             let part = frame.take(input);
             self.frame = Some(frame);
-            return Ok((!part.is_empty()).then_some(Event::Part(part)));
+            return Ok((!part.is_empty()).then_some(SocketEvent::Part(part)));
         }
     }
 
@@ -130,12 +130,12 @@ impl Frame {
         part.freeze()
     }
 
-    fn control(mut self, input: &mut BytesMut) -> Event {
+    fn control(mut self, input: &mut BytesMut) -> SocketEvent {
         let payload = self.take(input);
         match self.opcode {
-            PING => Event::Ping(payload),
-            PONG => Event::Pong,
-            _ => Event::Close,
+            PING => SocketEvent::Ping(payload),
+            PONG => SocketEvent::Pong,
+            _ => SocketEvent::Close,
         }
     }
 }
@@ -197,15 +197,15 @@ mod tests {
     }
 
     /// What comes out of these bytes when they come in pieces of this size; parts of a message are joined.
-    fn read(bytes: &[u8], piece: usize) -> Result<Vec<Event>, u16> {
-        let (mut decoder, mut input, mut events) = (Decoder::default(), BytesMut::new(), Vec::new());
+    fn read(bytes: &[u8], piece: usize) -> Result<Vec<SocketEvent>, u16> {
+        let (mut decoder, mut input, mut events) = (FrameDecoder::default(), BytesMut::new(), Vec::new());
         let mut gathered = Vec::new();
         for piece in bytes.chunks(piece) {
             input.extend_from_slice(piece);
             while let Some(event) = decoder.next(&mut input)? {
                 match event {
-                    Event::Part(part) => gathered.extend_from_slice(&part),
-                    Event::End => events.push(Event::Part(std::mem::take(&mut gathered).into())),
+                    SocketEvent::Part(part) => gathered.extend_from_slice(&part),
+                    SocketEvent::End => events.push(SocketEvent::Part(std::mem::take(&mut gathered).into())),
                     other => events.push(other),
                 }
             }
@@ -228,12 +228,12 @@ mod tests {
         ]
         .concat();
         let expected = [
-            Event::Part(Bytes::from_static(b"{}")),
-            Event::Ping(Bytes::from_static(b"here?")),
-            Event::Part([&b"{\"a\":"[..], &long].concat().into()),
-            Event::Part(Bytes::new()),
-            Event::Pong,
-            Event::Close,
+            SocketEvent::Part(Bytes::from_static(b"{}")),
+            SocketEvent::Ping(Bytes::from_static(b"here?")),
+            SocketEvent::Part([&b"{\"a\":"[..], &long].concat().into()),
+            SocketEvent::Part(Bytes::new()),
+            SocketEvent::Pong,
+            SocketEvent::Close,
         ];
         for piece in [1, 2, 3, 7, 1000] {
             assert_eq!(read(&bytes, piece).as_deref(), Ok(&expected[..]), "in pieces of {piece}");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_breaks_the_protocol_is_told_so() {
+    fn a_breach_of_the_protocol_closes_with_its_code() {
         let mut unmasked = masked(FIN | TEXT, b"{}");
         unmasked[1] &= !MASKED;
         for (what, bytes) in [
@@ -263,8 +263,8 @@ mod tests {
         let mut bytes = vec![FIN | TEXT, MASKED | 127];
         bytes.put_u64(u64::MAX);
         bytes.put_slice(&[0, 0, 0, 0, b'{']);
-        let (mut decoder, mut input) = (Decoder::default(), BytesMut::from(&bytes[..]));
-        assert_eq!(decoder.next(&mut input), Ok(Some(Event::Part(Bytes::from_static(b"{")))));
+        let (mut decoder, mut input) = (FrameDecoder::default(), BytesMut::from(&bytes[..]));
+        assert_eq!(decoder.next(&mut input), Ok(Some(SocketEvent::Part(Bytes::from_static(b"{")))));
         assert_eq!(decoder.next(&mut input), Ok(None));
     }
 

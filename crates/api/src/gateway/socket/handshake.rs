@@ -24,33 +24,35 @@ const BEARER: &str = "Bearer";
 const SALT: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// What the first bytes of a connection are.
-pub enum Heard {
+pub enum HandshakeCheck {
     /// Too short to decide.
-    Unclear,
+    Incomplete,
     /// Not a WebSocket.
-    Other,
+    NotWebSocket,
     /// The handshake of a WebSocket, of this length.
-    Upgrade { len: usize, opening: Opening },
+    Upgrade { len: usize, opening: UpgradeRequest },
 }
 
-pub struct Opening {
+pub struct UpgradeRequest {
     target: String,
     headers: HeaderMap,
 }
 
-pub fn hear(bytes: &[u8]) -> Heard {
+pub fn hear(bytes: &[u8]) -> HandshakeCheck {
     let known = bytes.len().min(BEGINNING.len());
     if bytes[..known] != BEGINNING[..known] || bytes.len() > HEAD_BYTES_MAX {
-        return Heard::Other;
+        return HandshakeCheck::NotWebSocket;
     }
-    let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return Heard::Unclear };
+    let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
+        return HandshakeCheck::Incomplete;
+    };
     match parse(&bytes[..end]) {
-        Some(opening) if opening.is_upgrade() => Heard::Upgrade { len: end + 4, opening },
-        _ => Heard::Other,
+        Some(opening) if opening.is_upgrade() => HandshakeCheck::Upgrade { len: end + 4, opening },
+        _ => HandshakeCheck::NotWebSocket,
     }
 }
 
-fn parse(head: &[u8]) -> Option<Opening> {
+fn parse(head: &[u8]) -> Option<UpgradeRequest> {
     let mut lines = std::str::from_utf8(head).ok()?.split("\r\n");
     let target = lines.next()?.strip_prefix("GET ")?.strip_suffix(" HTTP/1.1")?.to_owned();
     let mut headers = HeaderMap::new();
@@ -59,10 +61,10 @@ fn parse(head: &[u8]) -> Option<Opening> {
         let (name, value) = (HeaderName::try_from(name).ok()?, HeaderValue::try_from(value.trim()).ok()?);
         headers.append(name, value);
     }
-    (headers.len() <= HEADERS_MAX).then_some(Opening { target, headers })
+    (headers.len() <= HEADERS_MAX).then_some(UpgradeRequest { target, headers })
 }
 
-impl Opening {
+impl UpgradeRequest {
     fn text(&self, name: impl axum::http::header::AsHeaderName) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
@@ -124,12 +126,12 @@ impl Opening {
 mod tests {
     use super::*;
 
-    fn opening(more: &str) -> Opening {
+    fn opening(more: &str) -> UpgradeRequest {
         let head = format!(
             "GET /v3/watch?method=POST HTTP/1.1\r\nHost: localhost:1\r\nUpgrade: WebSocket\r\nConnection: Upgrade\r\n{more}\r\n"
         );
         match hear(head.as_bytes()) {
-            Heard::Upgrade { len, opening } if len == head.len() => opening,
+            HandshakeCheck::Upgrade { len, opening } if len == head.len() => opening,
             _ => panic!("it is one: {head}"),
         }
     }
@@ -181,12 +183,12 @@ mod tests {
         for head in
             ["POST /v3/watch HTTP/1.1\r\n\r\n", "GET /health", "GET /v3/watch HTTP/1.1\r\nhost: a\r\n\r\n"]
         {
-            assert!(matches!(hear(head.as_bytes()), Heard::Other), "{head}");
+            assert!(matches!(hear(head.as_bytes()), HandshakeCheck::NotWebSocket), "{head}");
         }
         for head in ["", "GET /", "GET /v3/watch HTTP/1.1\r\nUpgrade: websocket\r\n"] {
-            assert!(matches!(hear(head.as_bytes()), Heard::Unclear), "{head}");
+            assert!(matches!(hear(head.as_bytes()), HandshakeCheck::Incomplete), "{head}");
         }
         let endless = format!("GET /v3/watch HTTP/1.1\r\nx: {}", "x".repeat(HEAD_BYTES_MAX));
-        assert!(matches!(hear(endless.as_bytes()), Heard::Other));
+        assert!(matches!(hear(endless.as_bytes()), HandshakeCheck::NotWebSocket));
     }
 }

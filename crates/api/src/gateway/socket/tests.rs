@@ -17,9 +17,14 @@ fn router() -> Router {
 }
 
 async fn serve_bounded(server: &mut DuplexStream) -> Option<Bytes> {
-    let place = Connections::new(ConnectionLimits::default()).admit([127, 0, 0, 1].into()).unwrap();
-    let (intake, browsers) = (Intake::new(1_000_000), BrowserGuard::default());
-    let bounds = Bounds { place: &place, intake: &intake, address: None, browsers: &browsers };
+    let slot_guard = Connections::new(ConnectionLimits::default()).admit([127, 0, 0, 1].into()).unwrap();
+    let (request_budget, browsers) = (RequestBudget::new(1_000_000), BrowserGuard::default());
+    let bounds = SocketLimits {
+        slot_guard: &slot_guard,
+        request_budget: &request_budget,
+        address: None,
+        browsers: &browsers,
+    };
     serve(server, &router(), bounds).await
 }
 
@@ -89,7 +94,7 @@ async fn a_call_for_one_message_is_answered_and_ends() {
 }
 
 #[tokio::test]
-async fn who_breaks_the_protocol_is_told_and_closed() {
+async fn a_breach_of_the_protocol_closes_the_connection() {
     let (mut client, serving) = open("/v3/watch?method=POST").await;
     client.write_all(&[0x81, 0x03, b'o', b'n', b'e']).await.unwrap();
     assert_eq!(hear_message(&mut client).await, (8, BROKEN.to_be_bytes().to_vec()));

@@ -8,7 +8,7 @@ fn transcoder() -> Transcoder {
     Transcoder::new(DescriptorPool::decode(proto::DESCRIPTORS).unwrap(), 1024 * 1024)
 }
 
-fn read<M: Message + Name + Default + Frugal>(json: &str) -> Result<M, Status> {
+fn read<M: Message + Name + Default + DecodeLimit>(json: &str) -> Result<M, Status> {
     transcoder().read(json.as_bytes())
 }
 

@@ -61,7 +61,7 @@ fn a_range_keeps_every_field() {
 fn sorting_is_asked_for_only_where_keys_do_not_come_sorted() {
     let asc = |target| Some(Sort { target, order: Order::Ascending });
     let desc = |target| Some(Sort { target, order: Order::Descending });
-    let unasked = |target| Some(Sort { target, order: Order::Unasked });
+    let unasked = |target| Some(Sort { target, order: Order::Unspecified });
     let table = [
         (SortOrder::None, WireTarget::Key, None),
         (SortOrder::Ascend, WireTarget::Key, None),

@@ -1,7 +1,7 @@
 //! The operations of the REST API: path, method, what it is for, what it takes, and how it is answered.
 //! This is text for people and programs; nothing is decided by it, and a test holds it against the routes.
 
-pub struct Operation {
+pub struct ApiOperation {
     pub path: &'static str,
     pub method: &'static str,
     pub tag: &'static str,
@@ -15,7 +15,7 @@ pub struct Operation {
     pub refusals: &'static [u16],
 }
 
-impl Operation {
+impl ApiOperation {
     /// Where it lies when the path names the namespace.
     pub fn path_of_namespace(&self) -> Option<String> {
         let rest = match self.tag {
@@ -51,76 +51,76 @@ const fn operation(
     path: &'static str,
     tag: &'static str,
     summary: &'static str,
-) -> Operation {
-    Operation { path, method, tag, summary, params: &[], body: None, answers: &[], refusals: &[400] }
+) -> ApiOperation {
+    ApiOperation { path, method, tag, summary, params: &[], body: None, answers: &[], refusals: &[400] }
 }
 
-pub const OPERATIONS: &[Operation] = &[
-    Operation {
+pub const OPERATIONS: &[ApiOperation] = &[
+    ApiOperation {
         params: STORE_POST,
         body: Some("Entry"),
         answers: &[(200, "Done")],
         refusals: WRITE,
         ..operation("post", "/api/v1/store/keys", "store", "Puts a key: put(key, value)")
     },
-    Operation {
+    ApiOperation {
         params: STORE_GET,
         answers: &[(200, "Found")],
         refusals: READ,
         ..operation("get", "/api/v1/store/keys/{key}", "store", "Reads a key: read(key)")
     },
-    Operation {
+    ApiOperation {
         params: STORE_PUT,
         body: Some("Value"),
         answers: &[(200, "Done")],
         refusals: WRITE,
         ..operation("put", "/api/v1/store/keys/{key}", "store", "Puts a key whose value is the body")
     },
-    Operation {
+    ApiOperation {
         params: STORE_DELETE,
         answers: &[(200, "Done")],
         refusals: WRITE,
         ..operation("delete", "/api/v1/store/keys/{key}", "store", "Deletes a key: delete(key)")
     },
-    Operation {
+    ApiOperation {
         params: STORE_POST,
         body: Some("Entry"),
         answers: &[(200, "Done")],
         refusals: WRITE,
         ..operation("put", "/api/v1/store/key", "store", "The short spelling of put")
     },
-    Operation {
+    ApiOperation {
         params: &["key", "r", "raw", "explain", "timeout_ms", "X-Session-Token", "Accept"],
         answers: &[(200, "Found")],
         refusals: READ,
         ..operation("get", "/api/v1/store/key", "store", "The short spelling of read")
     },
-    Operation {
+    ApiOperation {
         params: &["key", "w", "sloppy", "explain", "timeout_ms", "X-Request-Id", "X-Fence"],
         answers: &[(200, "Done")],
         refusals: WRITE,
         ..operation("delete", "/api/v1/store/key", "store", "The short spelling of delete")
     },
-    Operation {
+    ApiOperation {
         params: STORE_GET,
         answers: &[(200, "Found")],
         refusals: READ,
         ..operation("get", "/api/v1/store/key/{key}", "store", "The short spelling of read")
     },
-    Operation {
+    ApiOperation {
         params: STORE_PUT,
         body: Some("Value"),
         answers: &[(200, "Done")],
         refusals: WRITE,
         ..operation("put", "/api/v1/store/key/{key}", "store", "The short spelling of put")
     },
-    Operation {
+    ApiOperation {
         params: STORE_DELETE,
         answers: &[(200, "Done")],
         refusals: WRITE,
         ..operation("delete", "/api/v1/store/key/{key}", "store", "The short spelling of delete")
     },
-    Operation {
+    ApiOperation {
         params: &["w", "sloppy", "timeout_ms", "X-Request-Id", "X-Fence"],
         body: Some("Entries"),
         answers: &[(200, "Results"), (207, "Results")],
@@ -132,7 +132,7 @@ pub const OPERATIONS: &[Operation] = &[
             "Puts several keys, each on its own quorum: batchPut",
         )
     },
-    Operation {
+    ApiOperation {
         params: &["start", "end", "prefix", "limit", "page", "r", "timeout_ms"],
         answers: &[(200, "Page"), (206, "Page")],
         refusals: &[400, 404, 429, 503],
@@ -143,13 +143,13 @@ pub const OPERATIONS: &[Operation] = &[
             "Reads a range of keys in order: readKeyRange(start, end)",
         )
     },
-    Operation {
+    ApiOperation {
         params: &["type", "home_region", "since", "limit", "page", "timeout_ms"],
         answers: &[(200, "Page"), (206, "Page")],
         refusals: &[400, 404, 429, 503],
         ..operation("get", "/v1/data", "data", "Finds records by type, home region and time")
     },
-    Operation {
+    ApiOperation {
         params: &[
             "{key}",
             "r",
@@ -165,7 +165,7 @@ pub const OPERATIONS: &[Operation] = &[
         refusals: READ,
         ..operation("get", "/v1/data/{key}", "data", "Reads a key")
     },
-    Operation {
+    ApiOperation {
         params: &[
             "{key}",
             "w",
@@ -186,7 +186,7 @@ pub const OPERATIONS: &[Operation] = &[
         refusals: WRITE,
         ..operation("put", "/v1/data/{key}", "data", "Writes a key")
     },
-    Operation {
+    ApiOperation {
         params: &[
             "{key}",
             "w",
@@ -205,7 +205,7 @@ pub const OPERATIONS: &[Operation] = &[
         refusals: WRITE,
         ..operation("delete", "/v1/data/{key}", "data", "Deletes a key")
     },
-    Operation {
+    ApiOperation {
         params: &[
             "r",
             "w",
@@ -226,14 +226,14 @@ pub const OPERATIONS: &[Operation] = &[
             "Reads the keys or writes the entries that the body names, or does operations of both sorts",
         )
     },
-    Operation {
+    ApiOperation {
         params: &["r", "timeout_ms", "X-Consistency-Level", "X-Session-Token"],
         body: Some("Keys"),
         answers: &[(200, "Results"), (207, "Results")],
         refusals: READ,
         ..operation("post", "/v1/data/batch/read", "data", "Reads several keys")
     },
-    Operation {
+    ApiOperation {
         params: &[
             "w",
             "sloppy",
@@ -248,7 +248,7 @@ pub const OPERATIONS: &[Operation] = &[
         refusals: WRITE,
         ..operation("post", "/v1/data/batch/write", "data", "Writes several keys, each on its own quorum")
     },
-    Operation {
+    ApiOperation {
         params: &[
             "{type}",
             "{key}",
@@ -273,7 +273,7 @@ pub const OPERATIONS: &[Operation] = &[
             "Does an operation, and answers the value afterwards",
         )
     },
-    Operation {
+    ApiOperation {
         params: &[
             "{type}",
             "{key}",
@@ -289,7 +289,7 @@ pub const OPERATIONS: &[Operation] = &[
         refusals: READ,
         ..operation("get", "/v1/crdt/{type}:{key}", "crdt", "Reads a value that merges")
     },
-    Operation {
+    ApiOperation {
         params: &[
             "{type}",
             "{key}",
@@ -311,18 +311,18 @@ pub const OPERATIONS: &[Operation] = &[
             "Deletes it; what the delete has not seen stays",
         )
     },
-    Operation {
+    ApiOperation {
         answers: &[(200, "Namespaces")],
         refusals: &[503],
         ..operation("get", "/v1/namespaces", "namespaces", "Lists all namespaces")
     },
-    Operation {
+    ApiOperation {
         params: &["{ns}"],
         answers: &[(200, "Namespace")],
         refusals: &[400, 404, 503],
         ..operation("get", "/v1/namespaces/{ns}", "namespaces", "Tells what a namespace wants")
     },
-    Operation {
+    ApiOperation {
         params: &["{ns}"],
         body: Some("Wanted"),
         answers: &[(200, "Namespace"), (201, "Namespace")],
@@ -334,13 +334,13 @@ pub const OPERATIONS: &[Operation] = &[
             "Creates a namespace, or changes its defaults; n is never changed",
         )
     },
-    Operation {
+    ApiOperation {
         params: &["{ns}"],
         answers: &[(200, "Done")],
         refusals: &[400, 404, 409, 503],
         ..operation("delete", "/v1/namespaces/{ns}", "namespaces", "Deletes an empty namespace")
     },
-    Operation {
+    ApiOperation {
         params: &["{ns}", "prefix"],
         answers: &[(200, "Home")],
         refusals: &[400, 404, 503],
@@ -351,7 +351,7 @@ pub const OPERATIONS: &[Operation] = &[
             "The region that owns a namespace, or the keys of it below a prefix",
         )
     },
-    Operation {
+    ApiOperation {
         params: &["{ns}"],
         body: Some("HomeWanted"),
         answers: &[(200, "Home")],
@@ -363,18 +363,18 @@ pub const OPERATIONS: &[Operation] = &[
             "Hands a namespace, or what lies below a prefix, to a region: only that region writes it, and earlier owners lose",
         )
     },
-    Operation {
+    ApiOperation {
         answers: &[(200, "Handlers")],
         refusals: &[503],
         ..operation("get", "/v1/handlers", "handlers", "Lists the handlers")
     },
-    Operation {
+    ApiOperation {
         params: &["{handler}"],
         answers: &[(200, "Handler")],
         refusals: &[404, 503],
         ..operation("get", "/v1/handlers/{handler}", "handlers", "Shows one")
     },
-    Operation {
+    ApiOperation {
         params: &["{handler}"],
         body: Some("Script"),
         answers: &[(200, "Handler"), (201, "Handler")],
@@ -386,13 +386,13 @@ pub const OPERATIONS: &[Operation] = &[
             "Registers a script, if it keeps the laws of merging on generated values",
         )
     },
-    Operation {
+    ApiOperation {
         params: &["{handler}"],
         answers: &[(200, "Done")],
         refusals: &[404, 429, 503],
         ..operation("delete", "/v1/handlers/{handler}", "handlers", "Forgets one")
     },
-    Operation {
+    ApiOperation {
         params: &["limit", "page", "key"],
         answers: &[(200, "Conflicts")],
         refusals: &[400, 503],
@@ -403,13 +403,13 @@ pub const OPERATIONS: &[Operation] = &[
             "Lists writes that lost, as the nodes of this region have them",
         )
     },
-    Operation {
+    ApiOperation {
         params: &["{id}"],
         answers: &[(200, "Conflict")],
         refusals: &[400, 404, 503],
         ..operation("get", "/v1/conflicts/{id}", "conflicts", "Shows both sides of one")
     },
-    Operation {
+    ApiOperation {
         params: &["{id}"],
         answers: &[(200, "Committed")],
         refusals: WRITE,
@@ -420,7 +420,7 @@ pub const OPERATIONS: &[Operation] = &[
             "Writes the loser again, over the winner",
         )
     },
-    Operation {
+    ApiOperation {
         answers: &[(200, "Regions")],
         refusals: &[503],
         ..operation(
@@ -430,13 +430,13 @@ pub const OPERATIONS: &[Operation] = &[
             "Lists the other regions, and how far each is, as this node sees it",
         )
     },
-    Operation {
+    ApiOperation {
         params: &["{region}"],
         answers: &[(200, "Region")],
         refusals: &[404, 503],
         ..operation("get", "/v1/regions/{region}", "regions", "How far one region is")
     },
-    Operation {
+    ApiOperation {
         params: &["{region}"],
         body: Some("Places"),
         answers: &[(200, "Region"), (201, "Region")],
@@ -448,7 +448,7 @@ pub const OPERATIONS: &[Operation] = &[
             "Adds a region to the table, or replaces the addresses of its nodes; the other side does the same",
         )
     },
-    Operation {
+    ApiOperation {
         params: &["{region}"],
         answers: &[(200, "Done")],
         refusals: &[404, 429, 503],
@@ -459,11 +459,11 @@ pub const OPERATIONS: &[Operation] = &[
             "Evicts a region: it is not listened to, and nothing is kept or waited for on its account",
         )
     },
-    Operation {
+    ApiOperation {
         answers: &[(200, "Ring")],
         ..operation("get", "/v1/ring", "cluster", "Who is in the ring, what each keeps, and what moves")
     },
-    Operation {
+    ApiOperation {
         params: &["{node}"],
         answers: &[(202, "Moving")],
         refusals: &[400, 404, 409, 503],
@@ -474,7 +474,7 @@ pub const OPERATIONS: &[Operation] = &[
             "Tells a node to hand over what it keeps and go; /v1/ring tells how far it is",
         )
     },
-    Operation {
+    ApiOperation {
         params: &["{node}"],
         answers: &[(202, "Moving")],
         refusals: &[400, 404, 409, 503],
@@ -485,7 +485,7 @@ pub const OPERATIONS: &[Operation] = &[
             "Tells a node that was let go to stay after all",
         )
     },
-    Operation {
+    ApiOperation {
         answers: &[(200, "Document")],
         ..operation("get", "/openapi.json", "cluster", "This description")
     },

@@ -1,7 +1,7 @@
 use super::*;
 use crate::config::gather::{Sources, gather};
 
-fn checked(flags: &[(&str, &str)]) -> Result<Checked, Problems> {
+fn checked(flags: &[(&str, &str)]) -> Result<CheckedConfig, Problems> {
     let flag =
         |wanted: &str| flags.iter().find(|(name, _)| *name == wanted).map(|(_, value)| (*value).to_owned());
     check(&gather(&Sources { flag: &flag, variable: &|_| None, file: None }).unwrap())
@@ -20,7 +20,7 @@ fn problem(flags: &[(&str, &str)]) -> String {
 
 #[test]
 fn the_defaults_are_usable() {
-    let Checked { config, log_filter, log_pretty, .. } = checked(&[]).unwrap();
+    let CheckedConfig { config, log_filter, log_pretty, .. } = checked(&[]).unwrap();
     assert_eq!(config.name, "default");
     assert_eq!(config.client_addr.to_string(), "127.0.0.1:2379");
     assert_eq!(config.initial_cluster.len(), 1);

@@ -1,10 +1,10 @@
 use super::*;
-use crate::etcd::line::{self, Line};
+use crate::etcd::line::{self, ParsedLine};
 
-fn translated(line: &str) -> Result<Checked, Problems> {
+fn translated(line: &str) -> Result<CheckedConfig, Problems> {
     let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     match line::read(&args, &|_| None) {
-        Ok(Line::Flags(given)) => translate(&given),
+        Ok(ParsedLine::Flags(given)) => translate(&given),
         _ => panic!("the line has flags"),
     }
 }
@@ -56,8 +56,9 @@ fn every_listen_url_gets_a_listener() {
     let line = "--listen-client-urls http://127.0.0.1:1111,http://[::1]:1112 \
                 --listen-metrics-urls http://localhost:1113";
     let checked = translated(line).unwrap();
-    let texts =
-        |listened: &[Listen]| listened.iter().map(|listen| listen.address.to_string()).collect::<Vec<_>>();
+    let texts = |listened: &[ListenAddr]| {
+        listened.iter().map(|listen| listen.address.to_string()).collect::<Vec<_>>()
+    };
     assert_eq!(texts(&checked.client_addrs), ["127.0.0.1:1111", "[::1]:1112"]);
     assert_eq!(texts(&checked.metrics_addrs), ["127.0.0.1:1113"]);
 }

@@ -6,8 +6,8 @@ use super::{Error, open, print, trouble};
 use crate::config::gather::token_of;
 use crate::progress::Progress;
 use clap::Args;
-use server::Member;
-use server::offline::{self, Digest, NewMember};
+use server::ClusterMember;
+use server::offline::{self, DigestRule, NewMember};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -73,7 +73,7 @@ impl Restore {
         };
         let total = std::fs::metadata(&self.file).map_err(trouble(&self.file))?.len();
         let mut progress = Progress::new("restoring", "bytes", total);
-        let digest = if self.skip_hash_check { Digest::Optional } else { Digest::Required };
+        let digest = if self.skip_hash_check { DigestRule::Optional } else { DigestRule::Required };
         let mut tell = |done| progress.tell(done);
         let (restored, identity) =
             offline::restore(&member, &mut open(&self.file)?, digest, self.bump_revision, &mut tell)?;
@@ -95,16 +95,16 @@ impl Restore {
     }
 
     /// Addresses may be URLs, as etcd's tools want them.
-    fn members(&self) -> Result<Vec<Member>, Error> {
+    fn members(&self) -> Result<Vec<ClusterMember>, Error> {
         if self.initial_cluster.is_empty() {
-            return Ok(vec![Member { name: self.name.clone(), peer_addr: String::new() }]);
+            return Ok(vec![ClusterMember { name: self.name.clone(), peer_addr: String::new() }]);
         }
         let parse = |text: &String| {
             let (name, address) = text
                 .split_once('=')
                 .ok_or_else(|| Error::Usage(format!("\"{text}\" is not NAME=HOST:PORT")))?;
             let peer_addr = address.split_once("://").map_or(address, |(_, place)| place).to_owned();
-            Ok(Member { name: name.to_owned(), peer_addr })
+            Ok(ClusterMember { name: name.to_owned(), peer_addr })
         };
         self.initial_cluster.iter().map(parse).collect()
     }

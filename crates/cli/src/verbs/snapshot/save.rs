@@ -35,7 +35,7 @@ pub async fn save(client: &Client, to: &Path) -> Result<(), Error> {
 
 async fn receive(client: &Client, part: &Path, mut file: File) -> Result<(), Error> {
     let mut pieces = client.snapshot().await?;
-    let mut digest = Tail::default();
+    let mut digest = TrailingDigest::default();
     let mut progress = None;
     let mut done = 0;
     let mut synced = 0;
@@ -60,12 +60,12 @@ async fn receive(client: &Client, part: &Path, mut file: File) -> Result<(), Err
 
 /// A digest of everything but the last bytes, which are to be that digest.
 #[derive(Default)]
-struct Tail {
+struct TrailingDigest {
     digest: Sha256,
     held_back: Vec<u8>,
 }
 
-impl Tail {
+impl TrailingDigest {
     fn add(&mut self, bytes: &[u8]) {
         self.held_back.extend_from_slice(bytes);
         let sure = self.held_back.len().saturating_sub(DIGEST_BYTES);
@@ -87,7 +87,7 @@ mod tests {
         let body: Vec<u8> = (0..200u8).collect();
         let whole = [&body[..], &Sha256::of(&body)].concat();
         let passes = |bytes: &[u8], size| {
-            let mut tail = Tail::default();
+            let mut tail = TrailingDigest::default();
             bytes.chunks(size).for_each(|piece| tail.add(piece));
             tail.matches_the_end()
         };

@@ -1,7 +1,7 @@
 //! `althing watch -i`: lines of standard input begin watches, which all run side by side. A line that cannot be
 //! parsed is reported and skipped; the end of the input ends them all.
 
-use super::{Subject, follow};
+use super::{WatchTarget, follow};
 use crate::client::{Client, Error, Options};
 use crate::output::Printer;
 use crate::verbs::words;
@@ -15,8 +15,8 @@ const LINES_WAITING: usize = 16;
 
 #[derive(Parser)]
 #[command(no_binary_name = true, disable_help_subcommand = true, disable_help_flag = true)]
-enum Line {
-    Watch(Subject),
+enum InputLine {
+    Watch(WatchTarget),
     Progress,
 }
 
@@ -31,9 +31,11 @@ pub async fn run(options: &Options) -> Result<(), Error> {
             continue;
         }
         match parse(&line) {
-            Ok(Line::Progress) => bells.iter().for_each(|bell| bell.notify_one()),
-            Ok(Line::Watch(subject)) => match begin(&client, subject, &printer) {
-                Ok(bell) => bells.push(bell),
+            Ok(InputLine::Progress) => {
+                bells.iter().for_each(|progress_request| progress_request.notify_one())
+            }
+            Ok(InputLine::Watch(subject)) => match begin(&client, subject, &printer) {
+                Ok(progress_request) => bells.push(progress_request),
                 Err(error) => tell(&error),
             },
             Err(error) => tell(&error),
@@ -42,22 +44,22 @@ pub async fn run(options: &Options) -> Result<(), Error> {
     Ok(())
 }
 
-fn begin(client: &Client, subject: Subject, printer: &Arc<Printer>) -> Result<Arc<Notify>, Error> {
+fn begin(client: &Client, subject: WatchTarget, printer: &Arc<Printer>) -> Result<Arc<Notify>, Error> {
     let watcher = client.watch(subject.request()?);
-    let (bell, printer) = (Arc::new(Notify::new()), printer.clone());
-    let rung = bell.clone();
+    let (progress_request, printer) = (Arc::new(Notify::new()), printer.clone());
+    let rung = progress_request.clone();
     tokio::spawn(async move {
         if let Err(error) = follow(watcher, &printer, &subject.command, &rung).await {
             tell(&error);
         }
     });
-    Ok(bell)
+    Ok(progress_request)
 }
 
-fn parse(line: &[u8]) -> Result<Line, Error> {
+fn parse(line: &[u8]) -> Result<InputLine, Error> {
     let shown = String::from_utf8_lossy(line.trim_ascii()).into_owned();
     let words = words::split(line).ok_or_else(|| Error::Usage(format!("a quote is not closed: {shown}")))?;
-    Line::try_parse_from(words).map_err(|error| {
+    InputLine::try_parse_from(words).map_err(|error| {
         let why = error.to_string();
         let why = why.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
         Error::Usage(format!("invalid line: {shown} ({why}); a line is `watch [flags] KEY` or `progress`"))
@@ -88,7 +90,7 @@ mod tests {
 
     #[test]
     fn lines_read_as_on_the_command_line() {
-        let Ok(Line::Watch(subject)) = parse(b"watch \"a b\" --prefix --rev 3 --prev-kv -- echo 'x y'")
+        let Ok(InputLine::Watch(subject)) = parse(b"watch \"a b\" --prefix --rev 3 --prev-kv -- echo 'x y'")
         else {
             panic!("a watch")
         };
@@ -96,7 +98,7 @@ mod tests {
         assert_eq!((&request.key[..], &request.range_end[..]), (&b"a b"[..], &b"a c"[..]));
         assert!(request.start_revision == 3 && request.prev_kv && !request.progress_notify);
         assert_eq!(subject.command, ["echo", "x y"]);
-        assert!(matches!(parse(b" progress "), Ok(Line::Progress)));
+        assert!(matches!(parse(b" progress "), Ok(InputLine::Progress)));
     }
 
     #[test]

@@ -40,7 +40,7 @@ fn a_torn_tail_is_cut_wherever_it_was_torn() {
         let mut opened = open(&disk);
         assert_eq!(positions(&opened.records), [1, 2], "cut at {cut}");
         // Before the fourth byte there is nothing to see.
-        let torn = (cut >= starts[2] + 4).then(|| Torn { file: name.clone(), offset: starts[2] });
+        let torn = (cut >= starts[2] + 4).then(|| TornTail { file: name.clone(), offset: starts[2] });
         assert_eq!(opened.recovery.torn, torn, "cut at {cut}");
         opened.wal.write(&[entry(3, b"again")]).unwrap();
         opened.wal.sync().unwrap();
@@ -113,7 +113,7 @@ fn a_frame_that_was_cut_does_not_come_back() {
 
     let mut opened = open(&disk);
     assert_eq!(positions(&opened.records), [1]);
-    assert_eq!(opened.recovery.torn, Some(Torn { file: name.clone(), offset: lost }));
+    assert_eq!(opened.recovery.torn, Some(TornTail { file: name.clone(), offset: lost }));
     let mut zeroed = vec![1; remains.len()];
     file.read_at(survivor, &mut zeroed).unwrap();
     assert!(zeroed.iter().all(|byte| *byte == 0));
@@ -153,14 +153,14 @@ fn a_missing_segment_is_damage_wherever_it_lay() {
     let (disk, names) = several_segments();
     for name in &names {
         let disk = disk.fork();
-        disk.take_away(name);
+        disk.remove_durably(name);
         match try_open(&disk).map(|opened| opened.records.len()) {
             Err(Error::Missing { file }) => assert_eq!(file, *name),
             other => panic!("expected that {name} is missed, got {other:?}"),
         }
     }
     for name in names.iter().map(String::as_str).chain([MANIFEST_NAME]) {
-        disk.take_away(name);
+        disk.remove_durably(name);
     }
     assert!(open(&disk).records.is_empty(), "without any file there is no log");
 }
@@ -169,7 +169,7 @@ fn a_missing_segment_is_damage_wherever_it_lay() {
 fn a_lone_segment_without_a_beginning_is_damage_unless_it_is_the_first() {
     let (disk, _) = several_segments();
     let mut wal = open(&disk).wal;
-    wal.release(Stream::Raft, 100).unwrap();
+    wal.release(RecordStream::Raft, 100).unwrap();
     let name = wal.newest().name.clone();
     assert_eq!(wal.segments(), 1);
     disk.open(&name).unwrap().write_at(0, &[0; SEGMENT_BYTES as usize]).unwrap();
@@ -192,12 +192,12 @@ fn a_newer_format_is_refused_by_name() {
 #[test]
 fn a_frame_is_not_accepted_at_another_place_or_in_another_file() {
     let mut bytes = vec![0; 64];
-    let place = Place { file_id: 3, offset: 64 };
+    let place = FrameAddress { file_id: 3, offset: 64 };
     frame::encode(place, Sequence(9), Sequence(8), &[entry(1, b"abc")], &mut bytes);
     assert_eq!(frame::check(&bytes, place).unwrap().records, [entry(1, b"abc")]);
-    assert!(frame::check(&bytes, Place { file_id: 4, ..place }).is_err());
+    assert!(frame::check(&bytes, FrameAddress { file_id: 4, ..place }).is_err());
     let moved = bytes[64..].to_vec();
-    assert!(frame::check(&moved, Place { offset: 0, ..place }).is_err());
+    assert!(frame::check(&moved, FrameAddress { offset: 0, ..place }).is_err());
 }
 
 proptest::proptest! {
@@ -208,7 +208,7 @@ proptest::proptest! {
         count in proptest::prelude::any::<u32>(),
     ) {
         // A frame whose tag is right and the rest is noise.
-        let place = Place { file_id: 1, offset: 0 };
+        let place = FrameAddress { file_id: 1, offset: 0 };
         let mut bytes = Vec::new();
         frame::encode(place, Sequence(1), Sequence(0), &[], &mut bytes);
         bytes[8..12].copy_from_slice(&len.to_le_bytes());
@@ -236,10 +236,10 @@ fn the_planted_bug_accepts_a_torn_frame() {
 #[test]
 fn a_missing_manifest_is_damage_and_one_without_segments_is_a_log_that_was_not_begun() {
     let (disk, _) = several_segments();
-    disk.take_away(MANIFEST_NAME);
+    disk.remove_durably(MANIFEST_NAME);
     assert!(matches!(try_open(&disk).map(drop), Err(Error::Missing { file }) if file == MANIFEST_NAME));
     let disk = SimDisk::new(1);
-    Manifest::create(&disk, Listing::EMPTY).unwrap();
+    Manifest::create(&disk, SegmentListing::EMPTY).unwrap();
     assert!(open(&disk).records.is_empty());
 }
 
@@ -249,13 +249,18 @@ fn a_segment_that_was_cut_short_is_noticed() {
     let (_, _, starts) = three_frames(0);
     for len in (starts[0]..SEGMENT_BYTES).step_by(4) {
         let (disk, name, starts) = three_frames(1);
-        disk.cut_short(&name, len);
+        disk.truncate_durably(&name, len);
         let mut opened = open(&disk);
         let whole = starts[1..].iter().filter(|end| **end <= len).count() as u64;
         assert_eq!(positions(&opened.records), (1..=whole).collect::<Vec<_>>(), "cut at {len}");
-        let shortened = Shortened { file: name.clone(), found_bytes: len, listed_bytes: SEGMENT_BYTES };
+        let shortened =
+            ShortenedSegment { file: name.clone(), found_bytes: len, listed_bytes: SEGMENT_BYTES };
         assert_eq!(opened.recovery.shortened, Some(shortened));
-        let lost = if len < starts[3] + frame::HEAD_BYTES as u64 { Lost::Unknown } else { Lost::Nothing };
+        let lost = if len < starts[3] + frame::HEAD_BYTES as u64 {
+            LostFrames::Unknown
+        } else {
+            LostFrames::Nothing
+        };
         assert_eq!(opened.recovery.lost, lost, "cut at {len}");
         opened.wal.write(&[entry(whole + 1, b"again")]).unwrap();
         opened.wal.sync().unwrap();
@@ -271,7 +276,7 @@ fn a_beginning_that_was_cut_short_is_damage() {
     let (_, _, starts) = three_frames(0);
     for len in 0..starts[0] {
         let (disk, name, _) = three_frames(1);
-        disk.cut_short(&name, len);
+        disk.truncate_durably(&name, len);
         assert!(matches!(try_open(&disk).map(drop), Err(Error::Corrupt { .. })), "cut at {len}");
     }
 }
@@ -293,15 +298,15 @@ fn an_opening_that_is_cut_down_leaves_its_records_or_what_it_found() {
     for seed in 0..200 {
         let (disk, name, starts) = three_frames(seed);
         disk.flip_bit(&name, starts[2] + 40);
-        let params = Params { segment_bytes: SEGMENT_BYTES, spares_max: 1 };
-        let opening = Opening::read(Arc::new(disk.clone()), params, &mut |_| {}).unwrap();
-        assert_eq!(opening.report().lost, Lost::LastFrame);
+        let params = WalParams { segment_bytes: SEGMENT_BYTES, spares_max: 1 };
+        let opening = WalOpening::read(Arc::new(disk.clone()), params, &mut |_| {}).unwrap();
+        assert_eq!(opening.report().lost, LostFrames::LastFrame);
         disk.fail_after_ops(seed % 6);
         let started = opening.start(&[vote(b"in doubt")]).is_ok();
         disk.crash();
         let opened = open(&disk);
         let kept = opened.records.contains(&vote(b"in doubt"));
-        assert!(kept || opened.recovery.lost == Lost::LastFrame, "seed {seed}");
+        assert!(kept || opened.recovery.lost == LostFrames::LastFrame, "seed {seed}");
         assert!(kept || !started);
     }
 }
@@ -310,7 +315,7 @@ fn an_opening_that_is_cut_down_leaves_its_records_or_what_it_found() {
 #[test]
 fn a_log_without_a_manifest_is_taken_over() {
     let (disk, names) = several_segments();
-    disk.take_away(MANIFEST_NAME);
+    disk.remove_durably(MANIFEST_NAME);
     for name in &names {
         let file = disk.open(name).unwrap();
         let mut header = vec![0; HEADER_BYTES as usize];
@@ -327,6 +332,6 @@ fn a_log_without_a_manifest_is_taken_over() {
     drop(opened);
     disk.crash();
     assert_eq!(positions(&open(&disk).records), (1..30).collect::<Vec<_>>());
-    disk.take_away(MANIFEST_NAME);
+    disk.remove_durably(MANIFEST_NAME);
     assert!(matches!(try_open(&disk).map(drop), Err(Error::Missing { .. })));
 }

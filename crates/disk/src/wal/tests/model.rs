@@ -7,7 +7,7 @@ use base::Rng;
 #[derive(Default)]
 struct Model {
     /// Every batch ever accepted and not cut since, oldest first.
-    batches: Vec<Vec<Record>>,
+    batches: Vec<Vec<WalRecord>>,
     /// So many of them had been synced.
     synced: usize,
     released: u64,
@@ -15,7 +15,7 @@ struct Model {
     stamp: u64,
 }
 
-struct Life {
+struct LogRun {
     disk: SimDisk,
     segment_bytes: u64,
     rng: Rng,
@@ -31,21 +31,21 @@ enum End {
     PowerCut,
 }
 
-impl Life {
-    fn begin(seed: u64) -> Life {
+impl LogRun {
+    fn begin(seed: u64) -> LogRun {
         let disk = SimDisk::new(seed);
         let mut rng = Rng::new(seed ^ 77);
         let segment_bytes = *rng.pick(&[1024, 4096, 10_000, 32 * 1024]);
         let wal = open_with(&disk, segment_bytes).unwrap().wal;
-        Life { disk, segment_bytes, rng, model: Model::default(), wal }
+        LogRun { disk, segment_bytes, rng, model: Model::default(), wal }
     }
 
-    fn batch(&mut self) -> Vec<Record> {
+    fn batch(&mut self) -> Vec<WalRecord> {
         let n = self.rng.between(1, 4);
         (0..n).map(|_| self.record()).collect()
     }
 
-    fn record(&mut self) -> Record {
+    fn record(&mut self) -> WalRecord {
         self.model.stamp += 1;
         let stamp = self.model.stamp.to_le_bytes();
         if self.rng.chance(200_000) {
@@ -79,12 +79,12 @@ impl Life {
     }
 
     fn release(&mut self) -> Result<(), Error> {
-        let durable: Vec<Record> = self.model.batches[..self.model.synced].concat();
+        let durable: Vec<WalRecord> = self.model.batches[..self.model.synced].concat();
         let highest = positions(&durable).into_iter().max().unwrap_or(0);
         if highest > self.model.released {
             self.model.released = self.rng.between(self.model.released, highest + 1);
         }
-        self.wal.release(Stream::Raft, self.model.released)
+        self.wal.release(RecordStream::Raft, self.model.released)
     }
 
     /// A few random steps, until one fails or all are done.
@@ -140,13 +140,14 @@ impl Life {
     /// The replayed entries are those of whole batches, from somewhere at or before what is still needed, up
     /// to at least what was synced; and the newest sticky record is that of the same batches.
     fn check(&mut self, opened: Opened, end: End) {
-        let replayed: Vec<&Record> = opened.records.iter().filter(|record| record.sticky.is_none()).collect();
+        let replayed: Vec<&WalRecord> =
+            opened.records.iter().filter(|record| record.sticky.is_none()).collect();
         let model = &mut self.model;
         let least = if end == End::PowerCut { model.synced } else { model.batches.len() };
         let fitting = (least..=model.batches.len()).rev().find(|n| {
             let all = model.batches[..*n].concat();
-            let entries: Vec<&Record> = all.iter().filter(|record| record.sticky.is_none()).collect();
-            let sticky = |records: &[Record]| records.iter().rfind(|r| r.sticky.is_some()).cloned();
+            let entries: Vec<&WalRecord> = all.iter().filter(|record| record.sticky.is_none()).collect();
+            let sticky = |records: &[WalRecord]| records.iter().rfind(|r| r.sticky.is_some()).cloned();
             let needed_from = entries.partition_point(|record| record.position <= model.released);
             entries.ends_with(&replayed)
                 && replayed.len() >= entries.len() - needed_from
@@ -171,7 +172,7 @@ impl Life {
 #[test]
 fn every_synced_record_comes_back_in_every_life() {
     for seed in 0..2000 {
-        let mut life = Life::begin(seed);
+        let mut life = LogRun::begin(seed);
         for _ in 0..12 {
             life.live_and_die();
         }

@@ -93,11 +93,11 @@ fn recovery_itself_can_be_cut_anywhere() {
 fn recycling_can_be_cut_anywhere() {
     let act = |disk: &SimDisk| {
         let mut wal = try_open(disk)?.wal;
-        wal.release(Stream::Raft, 9)?;
+        wal.release(RecordStream::Raft, 9)?;
         for position in 12..40 {
             wal.write(&[entry(position, &[8; 600])])?;
             wal.sync()?;
-            wal.release(Stream::Raft, position - 3)?;
+            wal.release(RecordStream::Raft, position - 3)?;
         }
         Ok(())
     };

@@ -23,7 +23,7 @@ fn as_many_are_kept_as_may_be_and_all_are_used_before_one_is_made() {
     let disk = SimDisk::new(1);
     let mut wal = open(&disk).wal;
     let last = fill(&mut wal, 0, SPARES_MAX + 2);
-    wal.release(Stream::Raft, last).unwrap();
+    wal.release(RecordStream::Raft, last).unwrap();
     assert_eq!(spares(&disk), SPARE_NAMES, "two more were removed");
     let used = disk.used_bytes();
     let last = fill(&mut wal, last, SPARES_MAX);
@@ -40,7 +40,7 @@ fn where_there_is_little_room_one_is_kept() {
     let mut wal = open(&disk).wal;
     let last = fill(&mut wal, 0, 4);
     disk.set_space(63 * SEGMENT_BYTES);
-    wal.release(Stream::Raft, last).unwrap();
+    wal.release(RecordStream::Raft, last).unwrap();
     assert_eq!(spares(&disk), SPARE_NAMES[..1]);
 }
 
@@ -49,11 +49,11 @@ fn where_room_has_become_little_all_but_one_are_removed() {
     let disk = SimDisk::new(1);
     let mut wal = open(&disk).wal;
     let last = fill(&mut wal, 0, SPARES_MAX);
-    wal.release(Stream::Raft, last).unwrap();
+    wal.release(RecordStream::Raft, last).unwrap();
     assert_eq!(spares(&disk), SPARE_NAMES);
     let last = fill(&mut wal, last, 1);
     disk.set_space(63 * SEGMENT_BYTES);
-    wal.release(Stream::Raft, last).unwrap();
+    wal.release(RecordStream::Raft, last).unwrap();
     assert_eq!(
         (spares(&disk).as_slice(), wal.spare_bytes()),
         (&[SPARE_NAMES[0].to_owned()][..], SEGMENT_BYTES)
@@ -65,12 +65,12 @@ fn those_of_a_shorter_kind_are_removed_when_one_is_wanted() {
     let disk = SimDisk::new(1);
     let mut wal = open(&disk).wal;
     let last = fill(&mut wal, 0, 4);
-    wal.release(Stream::Raft, last).unwrap();
+    wal.release(RecordStream::Raft, last).unwrap();
     assert_eq!(spares(&disk).len(), 4);
     drop(wal);
     let mut wal = open_with(&disk, 2 * SEGMENT_BYTES).unwrap().wal;
     let last = fill(&mut wal, last, 2);
     assert_eq!(spares(&disk), [""; 0]);
-    wal.release(Stream::Raft, last).unwrap();
+    wal.release(RecordStream::Raft, last).unwrap();
     assert_eq!(spares(&disk).len(), 1, "the first segment was of the shorter kind");
 }

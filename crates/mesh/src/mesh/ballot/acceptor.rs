@@ -3,13 +3,13 @@
 //! peer's own and of this epoch.
 
 use crate::ballot::Round;
-use crate::frame::{Ask, Frame, RequestNote, Shard, Why};
+use crate::frame::{Frame, OpId, RequestNote, Shard, StoreReason};
 use crate::key::Key;
-use crate::marks::Marks;
 use crate::mesh::{Mesh, Then, Turn};
 use crate::overlay::Seq;
 use crate::record::{Kind, Record};
 use crate::rows;
+use crate::watermarks::Watermarks;
 use base::NodeId;
 use base::limits::MESH_OVERLAY_BYTES_MAX;
 use base::mutant::{Mutant, planted};
@@ -18,9 +18,9 @@ use bytes::Bytes;
 impl Mesh {
     /// Whether this replica may take part in deciding about a key.
     fn voter_of(&self, key: &Key) -> Option<Shard> {
-        let room = self.overlay.bytes() <= MESH_OVERLAY_BYTES_MAX;
+        let has_space = self.overlay.bytes() <= MESH_OVERLAY_BYTES_MAX;
         let serves = self.is_serving() || planted(Mutant::EmptiedPromises);
-        self.shard_of(key).filter(|shard| self.keeps(*shard) && room && serves)
+        self.shard_of(key).filter(|shard| self.keeps(*shard) && has_space && serves)
     }
 
     fn is_lawful(&self, from: NodeId, round: Round) -> bool {
@@ -31,33 +31,33 @@ impl Mesh {
         &mut self,
         t: &mut Turn<'_>,
         from: NodeId,
-        ask: Ask,
+        id: OpId,
         key: &Key,
         round: Option<Round>,
         request: Option<u64>,
     ) {
         let lawful = round.is_none_or(|round| self.is_lawful(from, round));
         let Some(shard) = self.voter_of(key).filter(|_| lawful) else {
-            return self.answer_ballot(t, from, Seq(0), Frame::Declined { ask });
+            return self.answer_ballot(t, from, Seq(0), Frame::Declined { id });
         };
         let local = self.load(t, key);
-        let said = self.said(t, key, shard, &local);
-        if round.is_some_and(|round| !round.may_follow(said.highest())) {
-            return self.answer_ballot(t, from, Seq(0), Frame::Declined { ask });
+        let promise_state = self.promise_state(t, key, shard, &local);
+        if round.is_some_and(|round| !round.may_follow(promise_state.highest())) {
+            return self.answer_ballot(t, from, Seq(0), Frame::Declined { id });
         }
-        let granted = round.is_none_or(|round| said.permits(round));
-        let is_news = granted && round.is_some() && round != said.promised;
+        let granted = round.is_none_or(|round| promise_state.permits(round));
+        let is_news = granted && round.is_some() && round != promise_state.promised;
         if is_news && !self.may_keep(t, key.bytes().len()) {
-            return self.answer_ballot(t, from, Seq(0), Frame::Declined { ask });
+            return self.answer_ballot(t, from, Seq(0), Frame::Declined { id });
         }
         if let Some(round) = round.filter(|_| is_news) {
             self.write_promise(key, round, &local);
         }
-        let prior = if granted { said.promised } else { said.highest() };
-        let marks = if local.bytes.is_none() { self.shards.marks(shard) } else { Marks::default() };
+        let prior = if granted { promise_state.promised } else { promise_state.highest() };
+        let marks = if local.bytes.is_none() { self.shards.marks(shard) } else { Watermarks::default() };
         let attempts = |request| self.overlay.get(t.rows, &rows::record(&key.of_request(request))).0;
         let attempts = request.and_then(attempts);
-        let promised = Frame::Promised { ask, round, granted, prior, record: local.bytes, marks, attempts };
+        let promised = Frame::Promised { id, round, granted, prior, record: local.bytes, marks, attempts };
         let seq = if planted(Mutant::PromiseNotDurable) { Seq(0) } else { self.horizon() };
         self.answer_ballot(t, from, seq, promised);
     }
@@ -66,7 +66,7 @@ impl Mesh {
         &mut self,
         t: &mut Turn<'_>,
         from: NodeId,
-        ask: Ask,
+        id: OpId,
         key: &Key,
         bytes: Bytes,
         notes: &[RequestNote],
@@ -76,34 +76,34 @@ impl Mesh {
         let proposal = proposal.filter(|(ballot, _)| self.is_lawful(from, ballot.round));
         let notes: Option<Vec<(Key, Record)>> = notes.iter().map(|note| decode_note(key, note)).collect();
         let (Some((ballot, record)), Some(notes), Some(shard)) = (proposal, notes, self.voter_of(key)) else {
-            return self.answer_ballot(t, from, Seq(0), Frame::Declined { ask });
+            return self.answer_ballot(t, from, Seq(0), Frame::Declined { id });
         };
         let local = self.load(t, key);
-        let said = self.said(t, key, shard, &local);
+        let promise_state = self.promise_state(t, key, shard, &local);
         let accepted = local.record.as_ref().and_then(Record::ballot);
-        let permitted = said.permits(ballot.round) || planted(Mutant::PromiseUnchecked);
+        let permitted = promise_state.permits(ballot.round) || planted(Mutant::PromiseUnchecked);
         if !permitted || accepted > Some(ballot) {
-            let passed = said.highest();
-            return self.answer_ballot(t, from, Seq(0), Frame::Accepted { ask, ballot, passed });
+            let passed = promise_state.highest();
+            return self.answer_ballot(t, from, Seq(0), Frame::Accepted { id, ballot, passed });
         }
         let is_gone = local.record.is_none() && self.is_purged(shard, &record);
-        let is_lawful = ballot.round.may_follow(said.highest());
+        let is_lawful = ballot.round.may_follow(promise_state.highest());
         if !is_lawful || is_gone || !self.may_take(t, key, &record, len) {
-            return self.answer_ballot(t, from, Seq(0), Frame::Declined { ask });
+            return self.answer_ballot(t, from, Seq(0), Frame::Declined { id });
         }
-        if said.promised < Some(ballot.round) {
+        if promise_state.promised < Some(ballot.round) {
             self.write_promise(key, ballot.round, &local);
         }
         for (key, note) in &notes {
-            self.absorb(t, key, shard, note, Why::Repair);
+            self.absorb(t, key, shard, note, StoreReason::Repair);
         }
-        self.absorb(t, key, shard, &record, Why::Repair);
-        self.answer_ballot(t, from, self.horizon(), Frame::Accepted { ask, ballot, passed: None });
+        self.absorb(t, key, shard, &record, StoreReason::Repair);
+        self.answer_ballot(t, from, self.horizon(), Frame::Accepted { id, ballot, passed: None });
     }
 
     /// Answers the proposer, which may be this node, once everything up to a batch is durable.
     fn answer_ballot(&mut self, t: &mut Turn<'_>, to: NodeId, seq: Seq, frame: Frame) {
-        let then = if to == self.me { Then::Heard(frame) } else { Then::Send(to, frame) };
+        let then = if to == self.me { Then::BallotAnswer(frame) } else { Then::Send(to, frame) };
         self.after(t, seq, then);
     }
 }

@@ -2,24 +2,24 @@
 //! send once it is accepted. Conditions are evaluated only here, against what is decided or about to be. A proposal that may
 //! have been accepted earlier is recognised, so a change is never applied twice and never refused because of itself.
 
-use super::proposer::{Goal, Heard, Proposing};
+use super::proposer::{Goal, PromiseAnswer, ProposeOp};
 use super::requests::{is_full, requests_after};
 use crate::ballot::Ballot;
 use crate::context::Context;
 use crate::frame::RequestNote;
 use crate::hlc::Stamp;
-use crate::mesh::streams::Change as Logged;
+use crate::mesh::streams::LoggedChange;
 use crate::mesh::{Mesh, Turn};
-use crate::op::{self, Attributes, Birth};
+use crate::op::{self, Attributes, WriteEvent};
 use crate::record::Record;
-use crate::request::{Got, Reply, Write};
+use crate::request::{GetResult, Reply, Write};
 use crate::{Actor, Dot};
 use base::Code;
 use base::limits::MESH_RECORD_BYTES_MAX;
 use bytes::Bytes;
 
 /// What a majority of the replicas have of a key.
-pub(super) struct Basis {
+pub(super) struct QuorumState {
     pub record: Option<Record>,
     /// All of them have this very record and none has promised anything later: nothing else can be decided that is not
     /// made of it. So it may be shown as it is.
@@ -27,9 +27,9 @@ pub(super) struct Basis {
 }
 
 /// What a change comes to.
-pub(super) enum Verdict {
+pub(super) enum ChangeOutcome {
     /// The client gets this reply at once.
-    Tell(Reply),
+    Reply(Reply),
     /// The client gets its reply when this is accepted.
     Propose(Box<Proposal>),
 }
@@ -43,8 +43,8 @@ pub(super) struct Proposal {
     pub notes: Vec<RequestNote>,
 }
 
-impl Basis {
-    pub fn is_settled(heard: &[Heard]) -> bool {
+impl QuorumState {
+    pub fn is_settled(heard: &[PromiseAnswer]) -> bool {
         let Some(first) = heard.first() else { return false };
         let round = first.record.as_ref().and_then(Record::ballot).map(|ballot| ballot.round);
         heard.iter().all(|other| other.record == first.record && other.prior <= round)
@@ -60,22 +60,23 @@ impl Mesh {
     pub(super) fn judge(
         &mut self,
         t: &mut Turn<'_>,
-        proposing: &Proposing,
-        basis: Basis,
+        proposing: &ProposeOp,
+        quorum_state: QuorumState,
         ballot: Ballot,
-    ) -> Verdict {
-        let is_decided = self.is_decided(&proposing.key, &basis);
-        let Basis { record, is_settled } = basis;
+    ) -> ChangeOutcome {
+        let is_decided = self.is_decided(&proposing.key, &quorum_state);
+        let QuorumState { record, is_settled } = quorum_state;
         let write = match &proposing.goal {
             Goal::Read => {
                 let shown = record.clone().map(|record| self.show(t, Box::new(record)));
-                let got = Got { record: shown, from: self.params.actor.region, lag_ms: 0 };
-                return confirmed(record, is_settled, ballot, Reply::Got(Box::new(got)));
+                let finish_session_read =
+                    GetResult { record: shown, from: self.params.actor.region, lag_ms: 0 };
+                return confirmed(record, is_settled, ballot, Reply::Got(Box::new(finish_session_read)));
             }
             Goal::Write(write) => write.clone(),
         };
         if let Some(done) = &record
-            && let Some(reply) = outcome_of_before(proposing, done)
+            && let Some(reply) = outcome_of_earlier(proposing, done)
         {
             return confirmed(record, is_settled, ballot, reply);
         }
@@ -93,13 +94,18 @@ impl Mesh {
         }
         if let Some(record) = record.as_ref().filter(|record| !is_decided && is_full(record)) {
             let record = record.clone().with_ballot(ballot);
-            return Verdict::Propose(Box::new(Proposal { record, reply: None, dot: None, notes: vec![] }));
+            return ChangeOutcome::Propose(Box::new(Proposal {
+                record,
+                reply: None,
+                dot: None,
+                notes: vec![],
+            }));
         }
         match self.change(t, &write, record.as_ref(), ballot, is_decided) {
             Ok((record, notes)) => {
                 let dot = Some(record.header.dot);
                 let reply = Some(Reply::Written(Box::new(record.clone())));
-                Verdict::Propose(Box::new(Proposal { record, reply, dot, notes }))
+                ChangeOutcome::Propose(Box::new(Proposal { record, reply, dot, notes }))
             }
             Err(code) => confirmed(record, is_settled, ballot, Reply::Refused(code)),
         }
@@ -118,21 +124,21 @@ impl Mesh {
         let base = clipped.as_ref().or(base);
         let counter = self.dots.take().ok_or(Code::NotInStep)?;
         let stamp = self.clock.tick(t.now.wall_ms).max(self.stamp_after(t, &write.attributes));
-        let birth = birth(self.params.actor, counter, stamp, t.now.wall_ms);
+        let event = event(self.params.actor, counter, stamp, t.now.wall_ms);
         let folded = self.with_handler(t, base, write);
         let done = folded.as_ref().unwrap_or(write);
         // Among the requests of plain writes it has no place.
         let attributes = Attributes { request: None, ..done.attributes.clone() };
-        let written = op::apply(base, done.kind, &done.op, &attributes, birth)?;
+        let written = op::apply(base, done.kind, &done.op, &attributes, event)?;
         let (requests, left_out) =
-            requests_after(base, write, written.full.header.stamp, birth.dot, is_decided);
+            requests_after(base, write, written.full.header.stamp, event.dot, is_decided);
         let changed = written.full.with_ballot(ballot).with_requests(requests);
         let bytes = changed.encode();
         let before = base.map_or(0, |base| base.encode().len());
         if bytes.len() > MESH_RECORD_BYTES_MAX && bytes.len() > before {
             return Err(Code::RequestTooLarge);
         }
-        let notes = self.note_requests(t, &write.key, &left_out, birth)?;
+        let notes = self.note_requests(t, &write.key, &left_out, event)?;
         self.log_change(t, write, base, &changed, &bytes);
         Ok((changed, notes))
     }
@@ -145,29 +151,29 @@ impl Mesh {
         after: &Record,
         bytes: &Bytes,
     ) {
-        self.append(t, &Logged { key: &write.key, before, after, delta: bytes });
+        self.append(t, &LoggedChange { key: &write.key, before, after, delta: bytes });
     }
 }
 
-fn birth(actor: Actor, counter: u64, stamp: Stamp, wall_ms: u64) -> Birth {
-    Birth { dot: Dot { actor, counter }, stamp, wall_ms }
+fn event(actor: Actor, counter: u64, stamp: Stamp, wall_ms: u64) -> WriteEvent {
+    WriteEvent { dot: Dot { actor, counter }, stamp, wall_ms }
 }
 
 /// Proposes the present record again unless it is settled, so that no client sees a record that may yet be lost.
-fn confirmed(record: Option<Record>, is_settled: bool, ballot: Ballot, reply: Reply) -> Verdict {
+fn confirmed(record: Option<Record>, is_settled: bool, ballot: Ballot, reply: Reply) -> ChangeOutcome {
     match record {
         Some(record) if !is_settled => {
             let (record, reply) = (record.with_ballot(ballot), Some(reply));
-            Verdict::Propose(Box::new(Proposal { record, reply, dot: None, notes: vec![] }))
+            ChangeOutcome::Propose(Box::new(Proposal { record, reply, dot: None, notes: vec![] }))
         }
         // Where nothing was accepted nothing is lost: what comes later is made of nothing, too.
-        _ => Verdict::Tell(reply),
+        _ => ChangeOutcome::Reply(reply),
     }
 }
 
 /// The reply if the present record already includes the write: this node proposed it earlier and some replica accepted it, or
 /// it was tried as a plain write.
-fn outcome_of_before(proposing: &Proposing, found: &Record) -> Option<Reply> {
+fn outcome_of_earlier(proposing: &ProposeOp, found: &Record) -> Option<Reply> {
     let written = || Some(Reply::Written(Box::new(found.clone())));
     let dot = found.header.dot;
     if let Some(last) = &proposing.result

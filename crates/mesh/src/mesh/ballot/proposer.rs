@@ -9,17 +9,17 @@
 mod queue;
 mod rerouting;
 
-use super::change::{Basis, Proposal, Verdict};
+use super::change::{ChangeOutcome, Proposal, QuorumState};
 use crate::ballot::{Ballot, Round};
-use crate::frame::{Ask, Frame, RequestNote, Why};
+use crate::frame::{Frame, OpId, RequestNote, StoreReason};
 use crate::key::Key;
-use crate::marks::Marks;
-use crate::mesh::forward::{Obstacle, Tried};
+use crate::mesh::forward::{Obstacle, TriedNodes};
 use crate::mesh::writes::Route;
 use crate::mesh::{Client, Mesh, Operation, Pending, Then, Turn};
 use crate::overlay::Seq;
 use crate::record::Record;
 use crate::request::{Missing, Reply, Write};
+use crate::watermarks::Watermarks;
 use crate::{Dot, home, moves};
 use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId};
@@ -43,12 +43,12 @@ pub(in crate::mesh) enum Goal {
 }
 
 #[derive(Debug)]
-pub(in crate::mesh) struct Proposing {
+pub(in crate::mesh) struct ProposeOp {
     client: Client,
     pub(super) key: Key,
     pub(super) goal: Goal,
     route: Arc<Route>,
-    stage: Stage,
+    stage: ProposeStage,
     /// The highest round that a replica was found to have promised.
     seen: Option<Round>,
     refusals: u32,
@@ -65,11 +65,11 @@ pub(in crate::mesh) struct Proposing {
 }
 
 #[derive(Debug)]
-enum Stage {
+enum ProposeStage {
     /// Another change of the key is under way, or it was refused a moment ago.
     Waiting,
     /// Asking what the replicas have, for a round if there is one.
-    Asking { round: Option<Round>, heard: Vec<Heard>, refused: Vec<NodeId> },
+    Asking { round: Option<Round>, heard: Vec<PromiseAnswer>, refused: Vec<NodeId> },
     Accepting {
         ballot: Ballot,
         record: Bytes,
@@ -83,22 +83,22 @@ enum Stage {
 
 /// What a replica has of a key, and what it had promised before.
 #[derive(Clone, Debug)]
-pub(super) struct Heard {
+pub(super) struct PromiseAnswer {
     pub from: NodeId,
     pub prior: Option<Round>,
     pub record: Option<Record>,
-    pub marks: Marks,
+    pub marks: Watermarks,
     pub attempts: Option<Record>,
 }
 
-impl Proposing {
-    fn new(client: Client, key: Key, goal: Goal, plain: Option<Dot>) -> Proposing {
-        Proposing {
+impl ProposeOp {
+    fn new(client: Client, key: Key, goal: Goal, plain: Option<Dot>) -> ProposeOp {
+        ProposeOp {
             client,
             key,
             goal,
             route: Arc::default(),
-            stage: Stage::Waiting,
+            stage: ProposeStage::Waiting,
             seen: None,
             refusals: 0,
             proposed: Vec::new(),
@@ -150,9 +150,9 @@ impl Proposing {
     /// How many have answered what is being asked.
     fn n_answers(&self) -> usize {
         match &self.stage {
-            Stage::Waiting => 0,
-            Stage::Asking { heard, .. } => heard.len(),
-            Stage::Accepting { acked, .. } => acked.len(),
+            ProposeStage::Waiting => 0,
+            ProposeStage::Asking { heard, .. } => heard.len(),
+            ProposeStage::Accepting { acked, .. } => acked.len(),
         }
     }
 
@@ -176,11 +176,11 @@ impl Proposing {
     /// The replicas that have not answered.
     fn silent(&self) -> Vec<NodeId> {
         let answered = |node: &NodeId| match &self.stage {
-            Stage::Waiting => true,
-            Stage::Asking { heard, refused, .. } => {
+            ProposeStage::Waiting => true,
+            ProposeStage::Asking { heard, refused, .. } => {
                 refused.contains(node) || heard.iter().any(|heard| heard.from == *node)
             }
-            Stage::Accepting { acked, refused, .. } => acked.contains(node) || refused.contains(node),
+            ProposeStage::Accepting { acked, refused, .. } => acked.contains(node) || refused.contains(node),
         };
         self.route.everyone().filter(|node| !answered(node)).collect()
     }
@@ -200,23 +200,23 @@ impl Mesh {
         if let Err(code) = self.check_home(&write) {
             return self.reply(t, client, Reply::Refused(code));
         }
-        let may_propose = route.read.contains(&self.me) && self.is_serving() && !self.dots.is_dry();
+        let may_propose = route.read.contains(&self.me) && self.is_serving() && !self.dots.is_exhausted();
         let is_up = |node: &&NodeId| {
             if **node == self.me { may_propose } else { !self.peers.is_slow_or_down(**node) }
         };
         let first = route.read.iter().find(is_up);
         let is_mine = first == Some(&self.me) || matches!(client, Client::Peer(..));
         if !may_propose || !is_mine {
-            return self.pass_on(t, client, write, Tried::default(), deadline);
+            return self.pass_on(t, client, write, TriedNodes::default(), deadline);
         }
         if !self.may_begin(t, &write) {
-            return self.pass_on(t, client, write, Tried::by(self.me, Obstacle::FullDisk), deadline);
+            return self.pass_on(t, client, write, TriedNodes::by(self.me, Obstacle::FullDisk), deadline);
         }
         self.begin_proposing(t, client, write.key.clone(), Goal::Write(write), None, deadline);
     }
 
     /// A write that began as a plain one finds that its key is decided by ballots. `plain` is what it has stored already.
-    pub(in crate::mesh) fn decide_instead(
+    pub(in crate::mesh) fn decide_by_ballot(
         &mut self,
         t: &mut Turn<'_>,
         client: Client,
@@ -234,10 +234,10 @@ impl Mesh {
     fn check_home(&self, write: &Write) -> Result<(), Code> {
         let attributes = &write.attributes;
         match () {
-            _ if self.abroad.others.is_empty() => Ok(()),
+            _ if self.remote.others.is_empty() => Ok(()),
             _ if home_epoch(write).is_none() => Err(Code::HomeNeeded),
             _ if attributes.home != Some(self.params.actor.region) => Err(Code::NotHome),
-            _ if attributes.level.is_abroad() => Err(Code::BadRequest),
+            _ if attributes.level.spans_regions() => Err(Code::BadRequest),
             _ => Ok(()),
         }
     }
@@ -250,7 +250,7 @@ impl Mesh {
         key: Key,
         deadline: Instant,
     ) {
-        if self.topology.copies(key.space()).is_none() {
+        if self.topology.copies(key.namespace_id()).is_none() {
             return self.reply(t, client, Reply::Refused(Code::UnknownSpace));
         }
         self.begin_proposing(t, client, key, Goal::Read, None, deadline);
@@ -266,46 +266,46 @@ impl Mesh {
         deadline: Instant,
     ) {
         let is_read = matches!(goal, Goal::Read);
-        let proposing = Proposing::new(client, key.clone(), goal, plain);
-        let ask = self.begin(t, Operation::Propose(Box::new(proposing)), deadline);
+        let proposing = ProposeOp::new(client, key.clone(), goal, plain);
+        let id = self.begin(t, Operation::Propose(Box::new(proposing)), deadline);
         if is_read {
-            return self.ask_replicas(t, ask, None);
+            return self.ask_replicas(t, id, None);
         }
         let queue = self.ballots.queues.entry(key).or_default();
-        queue.push_back(ask);
+        queue.push_back(id);
         if queue.len() == 1 {
-            self.propose(t, ask);
+            self.propose(t, id);
         }
     }
 
-    pub(super) fn proposing(&mut self, ask: Ask) -> Option<&mut Proposing> {
-        match self.operations.get_mut(&ask).map(|pending| &mut pending.operation) {
+    pub(super) fn propose_op(&mut self, id: OpId) -> Option<&mut ProposeOp> {
+        match self.operations.get_mut(&id).map(|pending| &mut pending.operation) {
             Some(Operation::Propose(proposing)) => Some(proposing),
             _ => None,
         }
     }
 
     /// Begins, or begins again: with the next turn where this node has the promises, else by asking for them.
-    fn propose(&mut self, t: &mut Turn<'_>, ask: Ask) {
-        let Some(proposing) = self.proposing(ask) else { return };
+    fn propose(&mut self, t: &mut Turn<'_>, id: OpId) {
+        let Some(proposing) = self.propose_op(id) else { return };
         // Whether a request was carried out long ago only a majority knows.
         let is_first = !proposing.has_proposed && proposing.refusals == 0 && proposing.request().is_none();
         let key = proposing.key.clone();
         let route = self.route_of(&key);
         if let Some((ballot, record)) = self.next_turn(t, &key).filter(|_| is_first) {
-            if let Some(proposing) = self.proposing(ask) {
+            if let Some(proposing) = self.propose_op(id) {
                 proposing.route = route;
             }
-            return self.go_on(t, ask, Basis { record: Some(record), is_settled: true }, ballot);
+            return self.go_on(t, id, QuorumState { record: Some(record), is_settled: true }, ballot);
         }
-        match self.next_round(t, ask) {
-            Some(round) => self.ask_replicas(t, ask, Some(round)),
-            None => self.expire(t, ask),
+        match self.next_round(t, id) {
+            Some(round) => self.ask_replicas(t, id, Some(round)),
+            None => self.expire(t, id),
         }
     }
 
     fn route_of(&self, key: &Key) -> Arc<Route> {
-        let copies = self.topology.copies(key.space()).unwrap_or(0);
+        let copies = self.topology.copies(key.namespace_id()).unwrap_or(0);
         self.route(key.partition(), copies).clone()
     }
 
@@ -314,38 +314,38 @@ impl Mesh {
         let last = *self.ballots.leads.get(key)?;
         let shard = self.shard_of(key)?;
         let local = self.load(t, key);
-        let said = self.said(t, key, shard, &local);
+        let promise_state = self.promise_state(t, key, shard, &local);
         let record = local.record.filter(|record| record.ballot() == Some(last))?;
-        let holds = said.promised == Some(last.round) && last.round.epoch == self.topology.epoch;
+        let holds = promise_state.promised == Some(last.round) && last.round.epoch == self.topology.epoch;
         Some((last.next_turn().filter(|_| holds)?, record))
     }
 
     /// Higher than everything that this node has heard of.
-    fn next_round(&mut self, t: &Turn<'_>, ask: Ask) -> Option<Round> {
-        let (key, seen, term) = self.proposing(ask).map(|one| (one.key.clone(), one.seen, one.term()))?;
+    fn next_round(&mut self, t: &Turn<'_>, id: OpId) -> Option<Round> {
+        let (key, seen, term) = self.propose_op(id).map(|one| (one.key.clone(), one.seen, one.term()))?;
         let shard = self.shard_of(&key)?;
         let local = self.load(t, &key);
-        let seen = seen.max(self.said(t, &key, shard, &local).highest()).unwrap_or_default();
+        let seen = seen.max(self.promise_state(t, &key, shard, &local).highest()).unwrap_or_default();
         let (term, epoch) = (term.max(seen.term), self.topology.epoch);
         let is_new = (term, epoch) > (seen.term, seen.epoch);
         let number = if is_new { 1 } else { seen.number.checked_add(1)? };
-        Some(Round { term, epoch, number, node: self.me, operation: ask.0 })
+        Some(Round { term, epoch, number, node: self.me, operation: id.0 })
     }
 
-    fn ask_replicas(&mut self, t: &mut Turn<'_>, ask: Ask, round: Option<Round>) {
-        let Some(key) = self.proposing(ask).map(|proposing| proposing.key.clone()) else { return };
+    fn ask_replicas(&mut self, t: &mut Turn<'_>, id: OpId, round: Option<Round>) {
+        let Some(key) = self.propose_op(id).map(|proposing| proposing.key.clone()) else { return };
         let route = self.route_of(&key);
-        if let Some(proposing) = self.proposing(ask) {
+        if let Some(proposing) = self.propose_op(id) {
             proposing.route = route;
-            proposing.stage = Stage::Asking { round, heard: Vec::new(), refused: Vec::new() };
+            proposing.stage = ProposeStage::Asking { round, heard: Vec::new(), refused: Vec::new() };
         }
-        self.send_ballot(t, ask);
+        self.send_ballot(t, id);
     }
 
     /// Sends to every replica that has not answered, to this node last: its answer may come at once.
-    fn send_ballot(&mut self, t: &mut Turn<'_>, ask: Ask) {
+    fn send_ballot(&mut self, t: &mut Turn<'_>, id: OpId) {
         let me = self.me;
-        let Some(proposing) = self.proposing(ask) else { return };
+        let Some(proposing) = self.propose_op(id) else { return };
         let (key, mut nodes) = (proposing.key.clone(), proposing.silent());
         nodes.sort_by_key(|node| *node == me);
         enum Question {
@@ -354,29 +354,27 @@ impl Mesh {
         }
         let request = proposing.request();
         let question = match &proposing.stage {
-            Stage::Waiting => return,
-            Stage::Asking { round, .. } => Question::Prepare(*round),
-            Stage::Accepting { record, notes, .. } => Question::Accept(record.clone(), notes.clone()),
+            ProposeStage::Waiting => return,
+            ProposeStage::Asking { round, .. } => Question::Prepare(*round),
+            ProposeStage::Accepting { record, notes, .. } => Question::Accept(record.clone(), notes.clone()),
         };
         proposing.wake_at = t.now.at.after(ASK_AGAIN_AFTER);
         let wake_at = proposing.wake_at;
-        self.alarms.set(wake_at, ask);
+        self.timers.set(wake_at, id);
         for node in nodes {
             let key = key.clone();
             match &question {
-                Question::Prepare(round) if node == me => {
-                    self.step_prepare(t, me, ask, &key, *round, request)
-                }
+                Question::Prepare(round) if node == me => self.step_prepare(t, me, id, &key, *round, request),
                 // What it is to remember it has remembered already.
                 Question::Accept(record, _) if node == me => {
-                    self.step_accept(t, me, ask, &key, record.clone(), &[]);
+                    self.step_accept(t, me, id, &key, record.clone(), &[]);
                 }
                 Question::Prepare(round) => {
-                    self.send(t, node, Frame::Prepare { ask, key, round: *round, request });
+                    self.send(t, node, Frame::Prepare { id, key, round: *round, request });
                 }
                 Question::Accept(record, notes) => {
                     let (record, notes) = (record.clone(), notes.clone());
-                    self.send(t, node, Frame::Accept { ask, key, record, notes });
+                    self.send(t, node, Frame::Accept { id, key, record, notes });
                 }
             }
         }
@@ -385,82 +383,82 @@ impl Mesh {
     /// An answer to a ballot, of another node or of this one.
     pub(in crate::mesh) fn step_ballot_answer(&mut self, t: &mut Turn<'_>, from: NodeId, frame: Frame) {
         match frame {
-            Frame::Promised { ask, round, granted, prior, record, marks, attempts } => {
-                if !self.is_asking(ask, round) {
+            Frame::Promised { id, round, granted, prior, record, marks, attempts } => {
+                if !self.is_asking(id, round) {
                     return;
                 }
-                self.time(t, from, ask);
+                self.record_rtt(t, from, id);
                 let decode = |bytes: Option<Bytes>| match bytes {
                     Some(bytes) => Record::decode(bytes).map(Some),
                     None => Some(None),
                 };
                 let (Some(record), Some(attempts)) = (decode(record), decode(attempts)) else { return };
-                let heard = Heard { from, prior, record, marks, attempts };
-                if granted { self.promised(t, ask, heard) } else { self.refused(t, from, ask, prior) }
+                let heard = PromiseAnswer { from, prior, record, marks, attempts };
+                if granted { self.promised(t, id, heard) } else { self.refused(t, from, id, prior) }
             }
-            Frame::Accepted { ask, ballot, passed } if self.is_proposing(ask, ballot) => {
-                self.time(t, from, ask);
+            Frame::Accepted { id, ballot, passed } if self.is_proposing(id, ballot) => {
+                self.record_rtt(t, from, id);
                 match passed {
-                    None => self.accepted(t, from, ask),
-                    passed => self.refused(t, from, ask, passed),
+                    None => self.accepted(t, from, id),
+                    passed => self.refused(t, from, id, passed),
                 }
             }
-            Frame::Declined { ask } => self.decline_proposing(t, ask),
+            Frame::Declined { id } => self.decline_proposing(t, id),
             _ => {}
         }
     }
 
     /// A replica is not in step, does not serve yet or has no room: in a moment it may answer.
-    pub(in crate::mesh) fn decline_proposing(&mut self, t: &mut Turn<'_>, ask: Ask) {
-        let Some(pending) = self.operations.get(&ask) else { return };
+    pub(in crate::mesh) fn decline_proposing(&mut self, t: &mut Turn<'_>, id: OpId) {
+        let Some(pending) = self.operations.get(&id) else { return };
         let at = t.now.at.after(t.now.at.since(pending.started).max(DECLINED_ASK_AGAIN_AFTER));
-        if let Some(proposing) = self.proposing(ask).filter(|proposing| at < proposing.wake_at) {
+        if let Some(proposing) = self.propose_op(id).filter(|proposing| at < proposing.wake_at) {
             proposing.wake_at = at;
-            self.alarms.set(at, ask);
+            self.timers.set(at, id);
         }
     }
 
     /// Whether an answer is one to what is asked now, and not to what the same operation asked before.
-    fn is_asking(&mut self, ask: Ask, wanted: Option<Round>) -> bool {
-        let stage = self.proposing(ask).map(|proposing| &proposing.stage);
-        matches!(stage, Some(Stage::Asking { round, .. }) if *round == wanted)
+    fn is_asking(&mut self, id: OpId, wanted: Option<Round>) -> bool {
+        let stage = self.propose_op(id).map(|proposing| &proposing.stage);
+        matches!(stage, Some(ProposeStage::Asking { round, .. }) if *round == wanted)
     }
 
-    fn is_proposing(&mut self, ask: Ask, wanted: Ballot) -> bool {
-        let stage = self.proposing(ask).map(|proposing| &proposing.stage);
-        matches!(stage, Some(Stage::Accepting { ballot, .. }) if *ballot == wanted)
+    fn is_proposing(&mut self, id: OpId, wanted: Ballot) -> bool {
+        let stage = self.propose_op(id).map(|proposing| &proposing.stage);
+        matches!(stage, Some(ProposeStage::Accepting { ballot, .. }) if *ballot == wanted)
     }
 
-    fn promised(&mut self, t: &mut Turn<'_>, ask: Ask, answer: Heard) {
-        let Some(proposing) = self.proposing(ask) else { return };
+    fn promised(&mut self, t: &mut Turn<'_>, id: OpId, answer: PromiseAnswer) {
+        let Some(proposing) = self.propose_op(id) else { return };
         let is_replica = proposing.route.contains(answer.from);
-        let Stage::Asking { round, heard, .. } = &mut proposing.stage else { return };
+        let ProposeStage::Asking { round, heard, .. } = &mut proposing.stage else { return };
         if !is_replica || heard.iter().any(|other| other.from == answer.from) {
             return;
         }
         let round = *round;
         proposing.seen = proposing.seen.max(answer.prior);
-        let Stage::Asking { heard, .. } = &mut proposing.stage else { return };
+        let ProposeStage::Asking { heard, .. } = &mut proposing.stage else { return };
         heard.push(answer);
         let nodes: Vec<NodeId> = heard.iter().map(|heard| heard.from).collect();
         if !proposing.is_met(&nodes) {
             return;
         }
-        let Stage::Asking { heard, .. } = &mut proposing.stage else { return };
+        let ProposeStage::Asking { heard, .. } = &mut proposing.stage else { return };
         let heard = std::mem::take(heard);
-        proposing.stage = Stage::Waiting;
-        let is_settled = Basis::is_settled(&heard);
+        proposing.stage = ProposeStage::Waiting;
+        let is_settled = QuorumState::is_settled(&heard);
         if round.is_none() && !is_settled {
-            let round = self.next_round(t, ask).filter(|_| self.is_serving());
+            let round = self.next_round(t, id).filter(|_| self.is_serving());
             return match round {
-                Some(_) => self.ask_replicas(t, ask, round),
-                None => self.answer_proposing(t, ask, Reply::Refused(Code::NotInStep)),
+                Some(_) => self.ask_replicas(t, id, round),
+                None => self.answer_proposing(t, id, Reply::Refused(Code::NotInStep)),
             };
         }
-        let key = self.proposing(ask).map(|proposing| proposing.key.clone());
+        let key = self.propose_op(id).map(|proposing| proposing.key.clone());
         let Some(key) = key else { return };
         let attempts = heard.iter().filter_map(|heard| heard.attempts.as_ref());
-        self.remember_heard(t, ask, &key, attempts);
+        self.absorb_attempts(t, id, &key, attempts);
         let mine = self.load(t, &key).record.filter(|_| self.keeps_key(&key) && !is_settled);
         let records = heard.iter().filter_map(|heard| heard.record.clone()).chain(mine);
         let (record, seq) = self.join(t, &key, records.collect::<Vec<_>>().into_iter());
@@ -469,24 +467,24 @@ impl Mesh {
         let ballot = round.unwrap_or_default().first_ballot();
         if seq > Seq(0) {
             // Conflicts found in the merge are durable before a replica gets the record that hides them.
-            let then = Then::Propose(ask, record.map(Box::new), ballot);
+            let then = Then::Propose(id, record.map(Box::new), ballot);
             return self.after(t, seq, then);
         }
-        self.go_on(t, ask, Basis { record, is_settled }, ballot);
+        self.go_on(t, id, QuorumState { record, is_settled }, ballot);
     }
 
     /// What was joined is durable, as far as something was lost in it.
     pub(in crate::mesh) fn propose_joined(
         &mut self,
         t: &mut Turn<'_>,
-        ask: Ask,
+        id: OpId,
         record: Option<Box<Record>>,
         ballot: Ballot,
     ) {
-        let waits = |proposing: &&mut Proposing| matches!(proposing.stage, Stage::Waiting);
-        if self.proposing(ask).filter(waits).is_some() && ballot.round.epoch == self.topology.epoch {
+        let waits = |proposing: &&mut ProposeOp| matches!(proposing.stage, ProposeStage::Waiting);
+        if self.propose_op(id).filter(waits).is_some() && ballot.round.epoch == self.topology.epoch {
             let record = record.map(|record| *record);
-            self.go_on(t, ask, Basis { record, is_settled: false }, ballot);
+            self.go_on(t, id, QuorumState { record, is_settled: false }, ballot);
         }
     }
 
@@ -495,34 +493,34 @@ impl Mesh {
     }
 
     /// Enough replicas have answered: replies to the client, or proposes.
-    fn go_on(&mut self, t: &mut Turn<'_>, ask: Ask, basis: Basis, ballot: Ballot) {
-        if self.operations.get(&ask).is_some_and(|pending| pending.deadline <= t.now.at) {
+    fn go_on(&mut self, t: &mut Turn<'_>, id: OpId, quorum_state: QuorumState, ballot: Ballot) {
+        if self.operations.get(&id).is_some_and(|pending| pending.deadline <= t.now.at) {
             // The client is not waiting any more: nothing is begun.
-            return self.expire(t, ask);
+            return self.expire(t, id);
         }
-        let Some(Pending { operation: Operation::Propose(proposing), started, deadline }) = self.finish(ask)
+        let Some(Pending { operation: Operation::Propose(proposing), started, deadline }) = self.finish(id)
         else {
             return;
         };
-        let verdict = self.judge(t, &proposing, basis, ballot);
+        let verdict = self.judge(t, &proposing, quorum_state, ballot);
         let operation = Operation::Propose(proposing);
-        self.operations.insert(ask, Pending { operation, started, deadline });
+        self.operations.insert(id, Pending { operation, started, deadline });
         match verdict {
-            Verdict::Tell(reply) => self.answer_proposing(t, ask, reply),
-            Verdict::Propose(proposal) => self.send_proposal(t, ask, *proposal, ballot),
+            ChangeOutcome::Reply(reply) => self.answer_proposing(t, id, reply),
+            ChangeOutcome::Propose(proposal) => self.send_proposal(t, id, *proposal, ballot),
         }
     }
 
-    fn send_proposal(&mut self, t: &mut Turn<'_>, ask: Ask, proposal: Proposal, ballot: Ballot) {
+    fn send_proposal(&mut self, t: &mut Turn<'_>, id: OpId, proposal: Proposal, ballot: Ballot) {
         let Proposal { record, reply, dot, notes } = proposal;
-        let Some(proposing) = self.proposing(ask) else { return };
+        let Some(proposing) = self.propose_op(id) else { return };
         proposing.has_proposed = true;
         let key = proposing.key.clone();
         if let Some(dot) = dot {
             proposing.proposed.push(dot);
             proposing.result = Some(Box::new(record.clone()));
         }
-        proposing.stage = Stage::Accepting {
+        proposing.stage = ProposeStage::Accepting {
             ballot,
             record: record.encode(),
             notes,
@@ -533,17 +531,17 @@ impl Mesh {
         // This node has what it has written, whatever it has promised to others meanwhile: they rely on that when they
         // compare. It counts as accepted only if its own promise allows it.
         if let Some(shard) = self.shard_of(&key).filter(|shard| dot.is_some() && self.keeps(*shard)) {
-            self.absorb(t, &key, shard, &record, Why::Repair);
+            self.absorb(t, &key, shard, &record, StoreReason::Repair);
         }
-        self.send_ballot(t, ask);
+        self.send_ballot(t, id);
     }
 
-    fn accepted(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
+    fn accepted(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId) {
         let me = self.me;
-        let Some(proposing) = self.proposing(ask) else { return };
+        let Some(proposing) = self.propose_op(id) else { return };
         let wanted = proposing.wanted();
         let is_replica = proposing.route.contains(from);
-        let Stage::Accepting { acked, ballot, .. } = &mut proposing.stage else { return };
+        let ProposeStage::Accepting { acked, ballot, .. } = &mut proposing.stage else { return };
         if !is_replica || acked.contains(&from) {
             return;
         }
@@ -554,28 +552,30 @@ impl Mesh {
         let leads = proposing.route.read.contains(&me);
         let key = proposing.key.clone();
         if enough && !proposing.answered {
-            let Stage::Accepting { reply, .. } = &mut proposing.stage else { return };
+            let ProposeStage::Accepting { reply, .. } = &mut proposing.stage else { return };
             let reply = reply.take();
             if leads {
                 self.ballots.lead(&key, ballot);
             }
             match reply {
-                Some(reply) => self.answer_proposing(t, ask, reply),
+                Some(reply) => self.answer_proposing(t, id, reply),
                 // What the change is made of is decided now.
-                None => return self.propose(t, ask),
+                None => return self.propose(t, id),
             }
         }
-        if self.proposing(ask).is_some_and(|proposing| proposing.answered && proposing.silent().is_empty()) {
-            self.finish(ask);
+        if self.propose_op(id).is_some_and(|proposing| proposing.answered && proposing.silent().is_empty()) {
+            self.finish(id);
         }
     }
 
     /// A replica has promised a higher round.
-    fn refused(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, passed: Option<Round>) {
+    fn refused(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId, passed: Option<Round>) {
         let me = self.me;
-        let Some(proposing) = self.proposing(ask) else { return };
+        let Some(proposing) = self.propose_op(id) else { return };
         let is_replica = proposing.route.contains(from);
-        let (Stage::Asking { refused, .. } | Stage::Accepting { refused, .. }) = &mut proposing.stage else {
+        let (ProposeStage::Asking { refused, .. } | ProposeStage::Accepting { refused, .. }) =
+            &mut proposing.stage
+        else {
             return;
         };
         if !is_replica || refused.contains(&from) {
@@ -586,48 +586,49 @@ impl Mesh {
         proposing.seen = proposing.seen.max(passed);
         let (key, in_reach) = (proposing.key.clone(), proposing.is_in_reach(&refused));
         self.ballots.leads.remove(&key);
-        let Some(proposing) = self.proposing(ask) else { return };
+        let Some(proposing) = self.propose_op(id) else { return };
         if proposing.answered || in_reach {
             return;
         }
-        proposing.stage = Stage::Waiting;
+        proposing.stage = ProposeStage::Waiting;
         proposing.refusals += 1;
-        let at = t.now.at.after(pause(me, ask, proposing.refusals));
+        let at = t.now.at.after(pause(me, id, proposing.refusals));
         proposing.wake_at = at;
-        self.alarms.set(at, ask);
+        self.timers.set(at, id);
     }
 
     /// Asks again, or tries again.
-    pub(in crate::mesh) fn ring_proposing(&mut self, t: &mut Turn<'_>, ask: Ask) {
-        let is_due = |proposing: &&mut Proposing| !proposing.answered && proposing.wake_at <= t.now.at;
-        let Some(proposing) = self.proposing(ask).filter(is_due) else { return };
-        let (is_waiting, key) = (matches!(proposing.stage, Stage::Waiting), proposing.key.clone());
+    pub(in crate::mesh) fn retry_proposal(&mut self, t: &mut Turn<'_>, id: OpId) {
+        let is_due = |proposing: &&mut ProposeOp| !proposing.answered && proposing.wake_at <= t.now.at;
+        let Some(proposing) = self.propose_op(id).filter(is_due) else { return };
+        let (is_waiting, key) = (matches!(proposing.stage, ProposeStage::Waiting), proposing.key.clone());
         let is_read = matches!(proposing.goal, Goal::Read);
-        let is_first = is_read || self.ballots.queues.get(&key).and_then(|queue| queue.front()) == Some(&ask);
+        let is_first = is_read || self.ballots.queues.get(&key).and_then(|queue| queue.front()) == Some(&id);
         if !is_waiting {
-            self.send_ballot(t, ask);
+            self.send_ballot(t, id);
         } else if is_first {
-            self.propose(t, ask);
+            self.propose(t, id);
         }
     }
 
-    fn answer_proposing(&mut self, t: &mut Turn<'_>, ask: Ask, reply: Reply) {
-        let Some(proposing) = self.proposing(ask) else { return };
+    fn answer_proposing(&mut self, t: &mut Turn<'_>, id: OpId, reply: Reply) {
+        let Some(proposing) = self.propose_op(id) else { return };
         proposing.answered = true;
         let (client, key) = (proposing.client, proposing.key.clone());
-        let is_over = !matches!(proposing.stage, Stage::Accepting { .. });
+        let is_over = !matches!(proposing.stage, ProposeStage::Accepting { .. });
         if is_over {
-            self.finish(ask);
+            self.finish(id);
         }
         self.reply(t, client, reply);
-        self.next_in_queue(t, &key, ask);
+        self.start_next_in_queue(t, &key, id);
     }
 
-    pub(in crate::mesh) fn expire_proposing(&mut self, t: &mut Turn<'_>, ask: Ask, proposing: Proposing) {
+    pub(in crate::mesh) fn expire_proposing(&mut self, t: &mut Turn<'_>, id: OpId, proposing: ProposeOp) {
         let me = self.me;
-        let has_record = matches!(proposing.stage, Stage::Accepting { .. }) && proposing.route.contains(me);
+        let has_record =
+            matches!(proposing.stage, ProposeStage::Accepting { .. }) && proposing.route.contains(me);
         for node in proposing.silent().into_iter().filter(|node| *node != me) {
-            self.peers.silent(node, t.now.at);
+            self.peers.mark_unanswered(node, t.now.at);
             if has_record {
                 self.hint(t, node, &proposing.key);
             }
@@ -636,7 +637,7 @@ impl Mesh {
             self.ballots.leads.remove(&proposing.key);
             self.reply(t, proposing.client, proposing.open());
         }
-        self.next_in_queue(t, &proposing.key, ask);
+        self.start_next_in_queue(t, &proposing.key, id);
     }
 }
 
@@ -647,8 +648,8 @@ fn home_epoch(write: &Write) -> Option<u64> {
 }
 
 /// Longer with every refusal, and not the same on two nodes.
-fn pause(node: NodeId, ask: Ask, refusals: u32) -> Duration {
+fn pause(node: NodeId, id: OpId, refusals: u32) -> Duration {
     let most = PAUSE_MIN * 2u32.pow(refusals.min(PAUSE_DOUBLINGS_MAX));
-    let chance = base::rng::mix(node.0 ^ base::rng::mix(ask.0 ^ u64::from(refusals) << 32));
+    let chance = base::rng::mix(node.0 ^ base::rng::mix(id.0 ^ u64::from(refusals) << 32));
     PAUSE_MIN + most.mul_f64((chance % 1_000) as f64 / 1_000.0)
 }

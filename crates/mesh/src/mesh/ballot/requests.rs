@@ -3,18 +3,18 @@
 //! the acceptance of that change, and so on a majority. It is noted only if the base of the change is decided, so no request
 //! is noted that was not applied. A dot is no proof: a node's later change covers its earlier proposals, including lost ones.
 
-use super::change::Basis;
-use super::proposer::Proposing;
+use super::change::QuorumState;
+use super::proposer::ProposeOp;
 use crate::Dot;
-use crate::attempts::{Attempt, attempts_of, body_of};
-use crate::frame::{Ask, RequestNote, Why};
+use crate::attempts::{Attempt, attempts_of, body_hash};
+use crate::counter::CounterSums;
+use crate::frame::{OpId, RequestNote, StoreReason};
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::mesh::{Mesh, Turn};
-use crate::op::Birth;
+use crate::op::WriteEvent;
 use crate::record::{DecidedRequest, REQUESTS_MAX, Record};
 use crate::request::{Reply, Write};
-use crate::tally::Sums;
 use base::Code;
 use base::limits::MESH_REQUEST_KEEP_MILLIS;
 use base::mutant::{Mutant, planted};
@@ -36,7 +36,7 @@ pub(super) fn requests_after(
     is_decided: bool,
 ) -> (Vec<DecidedRequest>, Vec<DecidedRequest>) {
     let mut requests = base.map_or_else(Vec::new, |base| base.requests().to_vec());
-    let body = body_of(write);
+    let body = body_hash(write);
     requests.extend(write.attributes.request.map(|request| DecidedRequest { request, body, stamp, dot }));
     let surplus = requests.len().saturating_sub(REQUESTS_KEPT);
     let left_out = requests.drain(..if is_decided { surplus } else { 0 }).collect();
@@ -46,24 +46,24 @@ pub(super) fn requests_after(
 impl Mesh {
     /// Whether what a change is made of is known to be decided: a majority has this very record, or it was accepted by one
     /// when this node proposed it.
-    pub(super) fn is_decided(&self, key: &Key, basis: &Basis) -> bool {
-        let ballot = basis.record.as_ref().and_then(Record::ballot);
-        basis.is_settled || ballot.is_some() && self.ballots.leads.get(key).copied() == ballot
+    pub(super) fn is_decided(&self, key: &Key, quorum_state: &QuorumState) -> bool {
+        let ballot = quorum_state.record.as_ref().and_then(Record::ballot);
+        quorum_state.is_settled || ballot.is_some() && self.ballots.leads.get(key).copied() == ballot
     }
 
     /// Takes in what replicas remember of the request that is proposed.
-    pub(super) fn remember_heard<'a>(
+    pub(super) fn absorb_attempts<'a>(
         &mut self,
         t: &mut Turn<'_>,
-        ask: Ask,
+        id: OpId,
         key: &Key,
         attempts: impl Iterator<Item = &'a Record>,
     ) {
-        let request = self.proposing(ask).and_then(|proposing| proposing.request());
+        let request = self.propose_op(id).and_then(|proposing| proposing.request());
         let shard = self.shard_of(key).filter(|shard| self.keeps(*shard));
         let (Some(request), Some(shard)) = (request, shard) else { return };
         for record in attempts {
-            self.absorb(t, &key.of_request(request), shard, record, Why::Repair);
+            self.absorb(t, &key.of_request(request), shard, record, StoreReason::Repair);
         }
     }
 
@@ -71,7 +71,7 @@ impl Mesh {
     pub(super) fn outcome_of_request(
         &self,
         t: &Turn<'_>,
-        proposing: &Proposing,
+        proposing: &ProposeOp,
         write: &Write,
         found: Option<&Record>,
     ) -> Option<Reply> {
@@ -81,7 +81,7 @@ impl Mesh {
         let attempts = noted.as_ref().map(attempts_of).unwrap_or_default();
         let own = found.and_then(|found| found.requests().iter().find(|own| own.request == request));
         let mut bodies = attempts.iter().map(|attempt| attempt.body).chain(own.map(|own| own.body));
-        if bodies.any(|body| body != body_of(write)) {
+        if bodies.any(|body| body != body_hash(write)) {
             return Some(Reply::Refused(Code::RequestIdReused));
         }
         let is_decided = own.is_some() || attempts.iter().any(|attempt| attempt.is_decided);
@@ -105,7 +105,7 @@ impl Mesh {
         t: &mut Turn<'_>,
         key: &Key,
         left_out: &[DecidedRequest],
-        birth: Birth,
+        event: WriteEvent,
     ) -> Result<Vec<RequestNote>, Code> {
         let is_recent = |one: &&DecidedRequest| one.stamp.ms() + MESH_REQUEST_KEEP_MILLIS > t.now.wall_ms;
         let mut notes = Vec::new();
@@ -115,14 +115,14 @@ impl Mesh {
         for DecidedRequest { request, body, dot, .. } in
             left_out.iter().filter(is_recent).copied().collect::<Vec<_>>()
         {
-            let (before, change) = (Sums::default(), Sums::default());
+            let (before, change) = (CounterSums::default(), CounterSums::default());
             let attempt = Attempt { body, dot, before, change, is_decided: true };
             let shard = self.shard_of(key).ok_or(Code::UnknownSpace)?;
             let counter = self.dots.take().ok_or(Code::NotInStep)?;
-            let birth = Birth { dot: Dot { counter, ..birth.dot }, ..birth };
+            let event = WriteEvent { dot: Dot { counter, ..event.dot }, ..event };
             let noted = key.of_request(request);
             let local = self.load(t, &noted);
-            notes.push((request, self.write_note(t, (&noted, &local), shard, attempt, birth)?));
+            notes.push((request, self.write_note(t, (&noted, &local), shard, attempt, event)?));
         }
         Ok(notes)
     }

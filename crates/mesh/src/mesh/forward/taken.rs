@@ -3,7 +3,7 @@
 //! Names are forgotten by time and never by number: one forged number would otherwise put all names of the real peer below it
 //! out of use.
 
-use crate::frame::Ask;
+use crate::frame::OpId;
 use base::Instant;
 use base::mutant::{Mutant, planted};
 use std::collections::{BTreeSet, VecDeque};
@@ -13,11 +13,11 @@ const NAMES_MAX: usize = 1 << 18;
 
 #[derive(Debug, Default)]
 pub(in crate::mesh) struct ForwardedNames {
-    asks: BTreeSet<Ask>,
+    asks: BTreeSet<OpId>,
     /// In order of arrival, with the moment after which the name is forgotten.
-    arrived: VecDeque<(Instant, Ask)>,
+    arrived: VecDeque<(Instant, OpId)>,
     /// Only with the planted bug: names up to here count as taken.
-    forgotten: Ask,
+    forgotten: OpId,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(in crate::mesh) enum Taken {
 }
 
 impl ForwardedNames {
-    pub fn take(&mut self, ask: Ask, now: Instant, until: Instant) -> Taken {
+    pub fn take(&mut self, ask: OpId, now: Instant, until: Instant) -> Taken {
         if planted(Mutant::ForwardNamesPoisoned) {
             return self.take_by_number(ask);
         }
@@ -49,7 +49,7 @@ impl ForwardedNames {
     }
 
     /// The bug that is planted: the lowest number is forgotten first, and with it all below.
-    fn take_by_number(&mut self, ask: Ask) -> Taken {
+    fn take_by_number(&mut self, ask: OpId) -> Taken {
         const REMEMBERED: usize = 64;
         if ask <= self.forgotten || !self.asks.insert(ask) {
             return Taken::Again;
@@ -68,21 +68,21 @@ mod tests {
     #[test]
     fn a_name_counts_once_until_its_time_is_over() {
         let mut names = ForwardedNames::default();
-        assert_eq!(names.take(Ask(5), Instant(1), Instant(10)), Taken::First);
-        assert_eq!(names.take(Ask(u64::MAX), Instant(1), Instant(10)), Taken::First);
-        assert_eq!(names.take(Ask(5), Instant(9), Instant(19)), Taken::Again);
-        assert_eq!(names.take(Ask(6), Instant(9), Instant(19)), Taken::First, "below one that was forged");
-        assert_eq!(names.take(Ask(5), Instant(10), Instant(20)), Taken::First, "it is forgotten");
+        assert_eq!(names.take(OpId(5), Instant(1), Instant(10)), Taken::First);
+        assert_eq!(names.take(OpId(u64::MAX), Instant(1), Instant(10)), Taken::First);
+        assert_eq!(names.take(OpId(5), Instant(9), Instant(19)), Taken::Again);
+        assert_eq!(names.take(OpId(6), Instant(9), Instant(19)), Taken::First, "below one that was forged");
+        assert_eq!(names.take(OpId(5), Instant(10), Instant(20)), Taken::First, "it is forgotten");
     }
 
     #[test]
     fn names_are_bounded_and_the_bound_ends_with_their_time() {
         let mut names = ForwardedNames::default();
         for number in 0..NAMES_MAX as u64 {
-            assert_eq!(names.take(Ask(number), Instant(1), Instant(10)), Taken::First);
+            assert_eq!(names.take(OpId(number), Instant(1), Instant(10)), Taken::First);
         }
-        assert_eq!(names.take(Ask(u64::MAX), Instant(2), Instant(11)), Taken::Full);
-        assert_eq!(names.take(Ask(7), Instant(2), Instant(11)), Taken::Again);
-        assert_eq!(names.take(Ask(u64::MAX), Instant(10), Instant(20)), Taken::First);
+        assert_eq!(names.take(OpId(u64::MAX), Instant(2), Instant(11)), Taken::Full);
+        assert_eq!(names.take(OpId(7), Instant(2), Instant(11)), Taken::Again);
+        assert_eq!(names.take(OpId(u64::MAX), Instant(10), Instant(20)), Taken::First);
     }
 }

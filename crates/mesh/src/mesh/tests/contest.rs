@@ -15,7 +15,7 @@ use crate::rows;
 use crate::session::Session;
 use crate::topology::Epoch;
 use base::mutant::Mutant;
-use base::{Code, NodeId, Token};
+use base::{Code, NodeId, ReplyToken};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -27,12 +27,12 @@ pub fn several_winners(seed: u64) -> Vec<(u64, usize)> {
     let mut world = awake(seed, 3);
     let mut wrong = Vec::new();
     for n in 0..40 {
-        let create = |world: &mut World, node: u64| -> Token {
+        let create = |world: &mut World, node: u64| -> ReplyToken {
             let write =
                 Write { expect: Some(Context::default()), ..put(&format!("k{n}"), &format!("{node}")) };
             world.ask(NodeId(node), Request::write(write))
         };
-        let tokens: Vec<Token> = (1..=3).map(|node| create(&mut world, node)).collect();
+        let tokens: Vec<ReplyToken> = (1..=3).map(|node| create(&mut world, node)).collect();
         world.run(SECOND);
         let won = tokens.iter().filter(|token| matches!(world.replies.get(token), Some(Reply::Written(_))));
         let won = won.count();
@@ -44,7 +44,7 @@ pub fn several_winners(seed: u64) -> Vec<(u64, usize)> {
 }
 
 #[test]
-fn who_changed_a_key_last_changes_it_again_without_asking_for_promises() {
+fn the_last_proposer_of_a_key_skips_the_promises() {
     let mut world = awake(7, 3);
     let mut seen = Context::default();
     let mut asked = 0;
@@ -57,7 +57,7 @@ fn who_changed_a_key_last_changes_it_again_without_asking_for_promises() {
         }
         let reply = world.call((n + 1) % 3 + 1, linear_read("k"));
         assert!(
-            matches!(&reply, Reply::Got(got) if got.record.as_deref().and_then(text) == Some(n.to_string()))
+            matches!(&reply, Reply::Got(finish_session_read) if finish_session_read.record.as_deref().and_then(text) == Some(n.to_string()))
         );
     }
     assert_eq!(world.n_prepares, asked, "whichever node was asked, the same one has changed it");
@@ -79,13 +79,13 @@ fn a_key_that_was_deleted_by_a_ballot_is_plain_again_when_that_is_forgotten() {
     world.run(SECOND);
     let reply = world.call(2, linear_read("k"));
     assert!(
-        matches!(&reply, Reply::Got(got) if got.record.as_deref().and_then(text).as_deref() == Some("plain"))
+        matches!(&reply, Reply::Got(finish_session_read) if finish_session_read.record.as_deref().and_then(text).as_deref() == Some("plain"))
     );
 }
 
 /// Found in 0.1.0, in 31 of 40 keys of the first seed.
 #[test]
-fn of_several_who_create_a_key_one_wins() {
+fn of_several_clients_that_create_a_key_one_wins() {
     for seed in 0..3 {
         assert_eq!(several_winners(seed), [], "seed {seed}");
     }
@@ -109,7 +109,7 @@ type Seen = Option<(String, Context)>;
 
 /// What a client is doing.
 struct Doing {
-    token: Token,
+    token: ReplyToken,
     name: String,
     entry: Entry,
     /// What to ask again under the same id, if what came of it is not told.
@@ -187,9 +187,9 @@ impl Contest {
             self.seen.insert((client, name.clone()), seen);
         };
         match reply {
-            Some(Reply::Got(got)) => {
-                saw(got.record.as_deref());
-                entry.ended(now, got.record.as_deref().and_then(text));
+            Some(Reply::Got(finish_session_read)) => {
+                saw(finish_session_read.record.as_deref());
+                entry.ended(now, finish_session_read.record.as_deref().and_then(text));
             }
             Some(Reply::Written(record)) => {
                 saw(Some(&record));
@@ -320,7 +320,9 @@ fn judge_the_end(world: &mut World, contest: &mut Contest) -> Vec<String> {
         for node in &members {
             let mut entry = Entry::begun(Deed::Read, world.now);
             match world.call(node.0, linear_read(&name)) {
-                Reply::Got(got) => entry.ended(world.now, got.record.as_deref().and_then(text)),
+                Reply::Got(finish_session_read) => {
+                    entry.ended(world.now, finish_session_read.record.as_deref().and_then(text))
+                }
                 other => wrong.push(format!("{name} cannot be read at {node:?}: {other:?}")),
             }
             contest.histories.entry(name.clone()).or_default().push(entry);
@@ -369,13 +371,13 @@ fn decided(seed: u64) -> (World, Context) {
 /// Whether the second node has promised the third's round.
 fn is_promised(world: &World) -> bool {
     let host = &world.hosts[&NodeId(2)];
-    let row = host.mesh.as_ref().unwrap().overlay.get(&host.shelf, &rows::promise(&key("k"))).0;
+    let row = host.mesh.as_ref().unwrap().overlay.get(&host.rows, &rows::promise(&key("k"))).0;
     row.and_then(Round::from_bytes).is_some_and(|round| round.node == NodeId(3))
 }
 
-fn both_won(world: &mut World, tokens: [Token; 2]) -> Option<String> {
+fn both_won(world: &mut World, tokens: [ReplyToken; 2]) -> Option<String> {
     world.run(SECOND);
-    let won = |token: &&Token| matches!(world.replies.get(token), Some(Reply::Written(_)));
+    let won = |token: &&ReplyToken| matches!(world.replies.get(token), Some(Reply::Written(_)));
     (tokens.iter().filter(won).count() > 1).then(|| "both of two have replaced what they saw".to_owned())
 }
 
@@ -519,9 +521,9 @@ fn a_decided_request_comes_again(seed: u64) -> Option<String> {
         return Some(format!("with another amount: {other:?}"));
     }
     let reply = world.call(3, linear_read("c"));
-    let Reply::Got(got) = &reply else { return Some(format!("{reply:?}")) };
-    let count = got.record.as_ref().map(|record| record.body.clone());
-    let Some(Body::Tally(tally)) = &count else { return Some(format!("{count:?}")) };
+    let Reply::Got(finish_session_read) = &reply else { return Some(format!("{reply:?}")) };
+    let count = finish_session_read.record.as_ref().map(|record| record.body.clone());
+    let Some(Body::Counter(tally)) = &count else { return Some(format!("{count:?}")) };
     (tally.value() != 29).then(|| format!("counted {} of 29", tally.value()))
 }
 

@@ -33,7 +33,7 @@ fn renewed(world: &World) -> Topology {
 }
 
 #[test]
-fn a_write_that_two_of_three_have_no_room_for_is_answered_at_once() {
+fn a_write_that_two_of_three_have_no_space_for_is_answered_at_once() {
     let mut world = awake(70, 3);
     [2, 3].into_iter().for_each(|node| set_free(&mut world, node, 0));
     for kind in [Kind::Register, Kind::Counter] {
@@ -79,7 +79,7 @@ fn a_write_whose_replicas_are_known_to_be_down_is_answered_at_once() {
 }
 
 #[test]
-fn others_stand_in_for_replicas_without_room_and_for_stand_ins_without_room() {
+fn others_stand_in_for_replicas_without_space_and_for_stand_ins_without_space() {
     let mut world = awake(73, 5);
     let (list, others) = keepers(&world, "k");
     list[1..].iter().for_each(|node| set_free(&mut world, node.0, 0));
@@ -173,7 +173,7 @@ fn a_conditional_write_goes_to_the_new_replicas_of_its_key() {
 }
 
 #[test]
-fn a_write_is_passed_on_to_whoever_is_out_of_step_only_for_a_moment() {
+fn a_write_is_forwarded_to_a_node_with_another_topology_only_for_a_moment() {
     let mut world = awake(76, 4);
     let (list, others) = keepers(&world, "k");
     list[..2].iter().for_each(|node| set_free(&mut world, node.0, 0));
@@ -189,7 +189,7 @@ fn a_write_is_passed_on_to_whoever_is_out_of_step_only_for_a_moment() {
 }
 
 #[test]
-fn where_disks_are_full_nobody_waits_for_a_node_that_is_down() {
+fn where_disks_are_full_no_write_waits_for_a_node_that_is_down() {
     let mut world = awake(77, 3);
     world.crash(NodeId(3));
     (0..4).for_each(|_| drop(world.call(1, Request::write(put("k", "v")))));

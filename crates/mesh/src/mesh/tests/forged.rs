@@ -3,14 +3,14 @@
 
 use super::world::World;
 use super::{SECOND, awake, key, put, read, value};
-use crate::frame::{Ask, Envelope, Frame, Page, Shard};
+use crate::frame::{Envelope, Frame, OpId, Page, Shard};
 use crate::hlc::Stamp;
-use crate::marks::Marks;
 use crate::mesh::{Input, Mesh};
 use crate::request::{Reply, Request};
 use crate::ring::Partition;
 use crate::topology::{Epoch, Topology};
 use crate::tree::{Buckets, LEAVES};
+use crate::watermarks::Watermarks;
 use base::NodeId;
 use base::mutant::Mutant;
 use std::sync::Arc;
@@ -39,13 +39,13 @@ fn forged_marks(seed: u64) -> Option<String> {
         for partition in Partition::all() {
             let shard = Shard { partition, copies: 3 };
             let known: Vec<_> = actors.iter().map(|actor| (*actor, stamp)).collect();
-            let mut marks = Marks::default();
+            let mut marks = Watermarks::default();
             marks.raise(world.topology.region, stamp);
             let buckets = Buckets::from_words([u64::MAX; LEAVES / 64]);
-            let (ask, after, upto, entries) = (Ask(7), None, None, Vec::new());
-            let page = Page { ask, shard, buckets, marks: marks.clone(), after, upto, entries };
-            let compare = Frame::Compare { ask, shard, root: 1, known: known.clone() };
-            for frame in [compare, Frame::Page(Box::new(page)), Frame::Settled { shard, known, marks }] {
+            let (id, after, upto, entries) = (OpId(7), None, None, Vec::new());
+            let page = Page { id, shard, buckets, marks: marks.clone(), after, upto, entries };
+            let compare = Frame::Compare { id, shard, root: 1, known: known.clone() };
+            for frame in [compare, Frame::Page(Box::new(page)), Frame::Synced { shard, known, marks }] {
                 tell(&mut world, from, to, frame);
             }
         }
@@ -73,10 +73,10 @@ fn forged_names(seed: u64) -> Option<String> {
     let list = world.topology.placement().now.of(key("k").partition(), 3).to_vec();
     let origin = (1..=5).find(|node| !list.contains(&NodeId(*node)))?;
     for n in 0..200 {
-        let ask = Ask(u64::MAX - base::rng::mix(n) % (1 << 60));
+        let id = OpId(u64::MAX - base::rng::mix(n) % (1 << 60));
         for to in &list {
             let write = Arc::new(put("forged", "v"));
-            tell(&mut world, origin, to.0, Frame::Forward { ask, begun: None, write });
+            tell(&mut world, origin, to.0, Frame::Forward { id, origin: None, write });
         }
     }
     world.run(SECOND);
@@ -109,8 +109,8 @@ fn a_forged_epoch_ends_with_the_next_topology_that_is_agreed() {
     let mut world = awake(1, 2);
     let agreed = world.topology.clone();
     let again = |epoch: u64| {
-        let (members, spaces) = (agreed.members().to_vec(), agreed.spaces().to_vec());
-        Topology::new(Epoch(epoch), agreed.region, members, spaces)
+        let (members, namespace_copies) = (agreed.members().to_vec(), agreed.namespace_copies().to_vec());
+        Topology::new(Epoch(epoch), agreed.region, members, namespace_copies)
     };
     tell(&mut world, 2, 1, Frame::Topology(again(u64::MAX).encode()));
     assert_eq!(mesh(&world, 1).topology().epoch, Epoch(u64::MAX), "it has nobody else to ask");

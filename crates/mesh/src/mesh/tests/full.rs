@@ -2,8 +2,8 @@
 
 use super::scenes::delete;
 use super::*;
+use crate::disk_space::DiskSpace;
 use crate::ring::Partition;
-use crate::room::Room;
 
 /// Less than is to stay free, and more than the log needs.
 const LOW: u64 = 700_000;
@@ -11,7 +11,7 @@ pub const PLENTY: u64 = 1 << 40;
 pub const FULL: Reply = Reply::Refused(Code::NoSpace);
 
 pub fn set_free(world: &mut World, node: u64, free_bytes: u64) {
-    world.step(NodeId(node), Input::Room(Room { free_bytes, taken_bytes: 0, lacking_bytes: 0 }));
+    world.step(NodeId(node), Input::DiskSpace(DiskSpace { free_bytes, taken_bytes: 0, lacking_bytes: 0 }));
 }
 
 fn n_kept(world: &World, node: u64) -> usize {
@@ -19,7 +19,7 @@ fn n_kept(world: &World, node: u64) -> usize {
 }
 
 #[test]
-fn a_node_without_room_refuses_what_grows_and_takes_deletes() {
+fn a_node_without_space_refuses_what_grows_and_takes_deletes() {
     let mut world = awake(61, 1);
     world.call(1, Request::write(put("k", "old")));
     world.call(1, Request::write(write("set", Kind::Set, Op::Insert(Bytes::from_static(b"x")))));
@@ -51,7 +51,7 @@ fn what_comes_between_two_looks_at_the_disk_is_bounded() {
 }
 
 #[test]
-fn one_of_three_without_room_is_not_missed_and_catches_up() {
+fn one_of_three_without_space_is_not_missed_and_catches_up() {
     let mut world = awake(63, 3);
     let name = |n: usize| format!("k{n}");
     (0..30).for_each(|n| drop(world.call(1, Request::write(put(&name(n), "old")))));
@@ -74,7 +74,7 @@ fn one_of_three_without_room_is_not_missed_and_catches_up() {
 }
 
 #[test]
-fn when_nobody_has_room_that_is_said_at_once() {
+fn when_no_replica_has_space_the_write_is_refused_at_once() {
     let mut world = awake(64, 5);
     (1..=5).for_each(|node| set_free(&mut world, node, 0));
     for n in 0..20 {
@@ -90,15 +90,15 @@ fn what_was_deleted_makes_room_once_the_store_can_use_it_again() {
     let value = "x".repeat(100_000);
     (0..20).for_each(|n| drop(world.call(1, Request::write(put(&format!("k{n}"), &value)))));
     world.run(SECOND);
-    let room = Room { free_bytes: 1_000_000, taken_bytes: 4_000_000, lacking_bytes: 0 };
-    world.step(NodeId(1), Input::Room(room));
+    let room = DiskSpace { free_bytes: 1_000_000, taken_bytes: 4_000_000, lacking_bytes: 0 };
+    world.step(NodeId(1), Input::DiskSpace(room));
     assert_eq!(world.call(1, Request::write(put("more", &value))), FULL);
     (0..20).for_each(|n| assert!(matches!(world.call(1, delete(&format!("k{n}"))), Reply::Written(_))));
     assert_eq!(world.call(1, Request::write(put("more", &value))), FULL, "it still lies in the file");
-    let begun = world.now;
+    let origin = world.now;
     while world.call(1, Request::write(put("more", &value))) == FULL {
         world.run(10 * MS);
-        assert!(world.now < begun + SECOND, "without any further write");
+        assert!(world.now < origin + SECOND, "without any further write");
     }
 }
 
@@ -133,8 +133,8 @@ fn deletes_stop_where_the_log_would_have_to_wait_and_go_on_when_there_is_room() 
     assert!(matches!(world.call(1, delete("k0")), Reply::Written(_)));
     (1..=3).for_each(|node| set_free(&mut world, node, 500_000));
     assert_eq!(world.call(1, delete("k1")), FULL);
-    let needs_segment = Room { free_bytes: LOW, taken_bytes: 0, lacking_bytes: 250_000 };
-    world.step(NodeId(1), Input::Room(needs_segment));
+    let needs_segment = DiskSpace { free_bytes: LOW, taken_bytes: 0, lacking_bytes: 250_000 };
+    world.step(NodeId(1), Input::DiskSpace(needs_segment));
     assert_eq!(world.call(1, delete("k1")), FULL);
     set_free(&mut world, 1, LOW);
     assert_eq!(world.call(1, delete("never")), FULL, "a trace of what was not there is more than nothing");

@@ -1,10 +1,10 @@
 //! What a node says only when its disk has it, seen with a disk that takes for ever.
 
 use super::*;
-use crate::moves::Report;
+use crate::moves::MoveReport;
 
 /// Every report of one node within some seconds in which nothing becomes durable.
-fn reports(world: &mut World, node: NodeId, input: Input) -> Vec<Report> {
+fn reports(world: &mut World, node: NodeId, input: Input) -> Vec<MoveReport> {
     let host = world.hosts.get_mut(&node).unwrap();
     let mesh = host.mesh.as_mut().unwrap();
     let mut inputs = vec![input];
@@ -13,7 +13,7 @@ fn reports(world: &mut World, node: NodeId, input: Input) -> Vec<Report> {
     for input in inputs {
         at = at.after(std::time::Duration::from_millis(20));
         let now = Now { at, wall_ms: 1_000_000_000 + at.0 / MS };
-        mesh.step(now, input, &host.shelf, &mut out);
+        mesh.step(now, input, &host.rows, &mut out);
         mesh.collect(&mut out);
         out.persist = None;
     }
@@ -26,7 +26,7 @@ fn a_topology_is_reported_when_it_is_durable_and_not_with_the_next_round() {
     let mut world = awake(41, 3);
     let next = world.topology.renewed(Epoch(2));
     let told = reports(&mut world, NodeId(1), Input::Topology(next));
-    assert!(!told.contains(&Report::At(Epoch(2))), "{told:?}");
+    assert!(!told.contains(&MoveReport::At(Epoch(2))), "{told:?}");
 }
 
 #[test]

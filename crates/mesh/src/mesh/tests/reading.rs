@@ -67,7 +67,7 @@ fn a_replica_that_lacks_what_is_read_has_it_before_the_answer() {
 }
 
 #[test]
-fn a_delete_that_one_has_missed_is_what_everybody_reads() {
+fn a_delete_that_one_replica_has_missed_is_what_every_reader_gets() {
     let mut world = undisturbed(53);
     world.call(1, Request::write(put("k", "v")));
     world.run(SECOND);

@@ -3,15 +3,15 @@
 
 use super::scenes::{add, delete, expect};
 use super::world::{MS, TIMEOUT, World, member};
-use super::{SECOND, key, put, read, tally, value, write};
+use super::{SECOND, counter_value, key, put, read, value, write};
 use crate::actor::RegionId;
 use crate::context::Context;
+use crate::home_election::tests::no_two_own_a_place;
 use crate::mesh::{Input, Request};
 use crate::op::{Attributes, Op};
 use crate::record::Kind;
 use crate::request::{Get, Level, Reply, Write};
 use crate::session::Session;
-use crate::steward::tests::no_two_own_a_place;
 use crate::topology::Epoch;
 use base::NodeId;
 use base::mutant::Mutant;
@@ -22,9 +22,9 @@ fn get(name: &str, level: Level, session: &Session) -> Request {
     Request::Get(Box::new(Get { key: key(name), r: None, level, session, min }))
 }
 
-fn got(reply: &Reply) -> Option<String> {
+fn finish_session_read(reply: &Reply) -> Option<String> {
     match reply {
-        Reply::Got(got) => value(&Reply::Found(got.record.clone())),
+        Reply::Got(finish_session_read) => value(&Reply::Found(finish_session_read.record.clone())),
         _ => None,
     }
 }
@@ -36,7 +36,7 @@ fn globally(write: Write) -> Request {
 
 fn total(world: &mut World, node: u64, name: &str) -> Option<i128> {
     match world.call(node, read(name)) {
-        Reply::Found(record) => Some(record.map_or(0, |record| tally(&record))),
+        Reply::Found(record) => Some(record.map_or(0, |record| counter_value(&record))),
         _ => None,
     }
 }
@@ -81,7 +81,7 @@ fn entries_overtake_each_other(seed: u64) -> Option<String> {
         let Some(Reply::Written(record)) = world.replies.remove(&token) else { continue };
         session.observe(&record);
         let reply = world.call(11, get(&name, Level::LocalQuorum, &session));
-        if got(&reply).is_none() && !matches!(reply, Reply::Lagging { .. }) {
+        if finish_session_read(&reply).is_none() && !matches!(reply, Reply::Lagging { .. }) {
             return Some(format!("{name}: {reply:?}"));
         }
     }
@@ -93,7 +93,7 @@ fn the_log_was_cut(seed: u64) -> Option<String> {
     let mut world = World::of_regions(seed, 2);
     world.cut_region("r1");
     for node in 1..=3 {
-        world.hosts.get_mut(&NodeId(node)).unwrap().mesh.as_mut().unwrap().abroad.log_bytes_max = 300;
+        world.hosts.get_mut(&NodeId(node)).unwrap().mesh.as_mut().unwrap().remote.log_bytes_max = 300;
     }
     let mut session = Session::default();
     for n in 0..40 {
@@ -109,13 +109,13 @@ fn the_log_was_cut(seed: u64) -> Option<String> {
     for n in 0..40 {
         let name = format!("k{n}");
         let reply = world.call(11 + n % 3, get(&name, Level::LocalQuorum, &session));
-        if got(&reply).is_none() && !matches!(reply, Reply::Lagging { .. }) {
+        if finish_session_read(&reply).is_none() && !matches!(reply, Reply::Lagging { .. }) {
             return Some(format!("{name} is not there: {reply:?}"));
         }
     }
     world.run(15 * SECOND);
     let reply = world.call(11, get("k7", Level::LocalQuorum, &session));
-    if got(&reply).is_none() {
+    if finish_session_read(&reply).is_none() {
         return Some(format!("the gap stays open: {reply:?}"));
     }
     let differences = world.differences();
@@ -123,7 +123,7 @@ fn the_log_was_cut(seed: u64) -> Option<String> {
 }
 
 /// An entry reaches one replica of the other region, and then that replica is away.
-fn one_replica_abroad_is_not_enough(seed: u64) -> Option<String> {
+fn one_remote_replica_is_not_enough(seed: u64) -> Option<String> {
     let mut world = World::of_regions(seed, 2);
     let mut session = Session::default();
     let taker = NodeId(11 + seed % 3);
@@ -145,7 +145,7 @@ fn one_replica_abroad_is_not_enough(seed: u64) -> Option<String> {
     world.run(20 * MS);
     for n in 0..6 {
         let reply = world.call(others[0].0, get(&format!("k{n}"), Level::LocalQuorum, &session));
-        if got(&reply).is_none() && !matches!(reply, Reply::Lagging { .. }) {
+        if finish_session_read(&reply).is_none() && !matches!(reply, Reply::Lagging { .. }) {
             return Some(format!("k{n}: {reply:?}"));
         }
     }
@@ -246,7 +246,7 @@ fn a_client_moves(seed: u64) -> Option<String> {
         };
         session.observe(&record);
         let reply = world.call(reader, get("k", Level::LocalQuorum, &session));
-        match (&reply, got(&reply)) {
+        match (&reply, finish_session_read(&reply)) {
             (Reply::Lagging { .. }, _) => {}
             (Reply::Got(found), Some(read)) if read == n.to_string() => {
                 shown += 1;
@@ -304,7 +304,7 @@ fn a_write_for_all(seed: u64) -> Option<String> {
             acked += 1;
             let reader = if gone == "here" { 12 } else { 22 };
             let reply = world.call(reader, get("k", Level::GlobalQuorum, &Session::default()));
-            let shown = got(&reply);
+            let shown = finish_session_read(&reply);
             if matches!(reply, Reply::Got(_)) && shown.as_ref() != Some(&n.to_string()) {
                 return Some(format!("wrote {n} and read {shown:?}"));
             }
@@ -350,7 +350,7 @@ fn a_log_forgets(seed: u64) -> Option<String> {
     world.run(60 * MS);
     for name in seen {
         let reply = world.call(12, get(&name, Level::LocalQuorum, &session));
-        if got(&reply).is_none() && !matches!(reply, Reply::Lagging { .. }) {
+        if finish_session_read(&reply).is_none() && !matches!(reply, Reply::Lagging { .. }) {
             return Some(format!("{name} was seen and is not shown: {reply:?}"));
         }
     }
@@ -392,7 +392,7 @@ pub const SCENES: [(&str, super::Scene, Mutant); 14] = [
     ("a count is forgotten here", a_count_is_forgotten_here, Mutant::StreamedBeforePersist),
     ("entries overtake each other", entries_overtake_each_other, Mutant::HolesAcknowledged),
     ("the log was cut", the_log_was_cut, Mutant::GapVouched),
-    ("one replica abroad is not enough", one_replica_abroad_is_not_enough, Mutant::AdoptedByOne),
+    ("one remote replica is not enough", one_remote_replica_is_not_enough, Mutant::AdoptedByOne),
     ("a delete that a region has not heard of", a_delete_not_heard_of, Mutant::PurgedBeforeAbroad),
     ("a region is stopped for good", a_region_is_stopped_for_good, Mutant::EvictedWaitedFor),
     ("a sender loses its disk", a_sender_loses_its_disk, Mutant::RegionsNotCompared),
@@ -504,7 +504,8 @@ mod ends {
             "and when it is asked for again"
         );
         assert_eq!(
-            got(&world.call(12, get("k", Level::GlobalQuorum, &Session::default()))).as_deref(),
+            finish_session_read(&world.call(12, get("k", Level::GlobalQuorum, &Session::default())))
+                .as_deref(),
             Some("v")
         );
         world.cut_region("r1");
@@ -512,7 +513,7 @@ mod ends {
         let reply = world.call(2, get("k", Level::GlobalQuorum, &Session::default()));
         assert!(matches!(reply, Reply::Unavailable { acks: 1, needed: 2, .. }), "{reply:?}");
         assert_eq!(
-            got(&world.call(2, get("k", Level::LocalQuorum, &Session::default()))).as_deref(),
+            finish_session_read(&world.call(2, get("k", Level::LocalQuorum, &Session::default()))).as_deref(),
             Some("w")
         );
     }
@@ -549,7 +550,7 @@ mod ends {
         assert!(matches!(world.call(1, each(put("k", "x"))), Reply::Written(_)));
         for reader in [2, 12, 22] {
             let reply = world.call(reader, get("k", Level::LocalQuorum, &Session::default()));
-            assert_eq!(got(&reply).as_deref(), Some("x"), "at {reader}");
+            assert_eq!(finish_session_read(&reply).as_deref(), Some("x"), "at {reader}");
         }
     }
 
@@ -603,11 +604,11 @@ mod ends {
             let (level, session) = (Level::LocalQuorum, Session::default());
             Request::Get(Box::new(Get { key: key("k"), r: None, level, session, min: min.clone() }))
         };
-        assert_eq!(got(&world.call(11, demand(&record.context))).as_deref(), Some("v"));
+        assert_eq!(finish_session_read(&world.call(11, demand(&record.context))).as_deref(), Some("v"));
         // The other region cannot send, but it answers.
         for node in 1..=3 {
             let mesh = world.hosts.get_mut(&NodeId(node)).unwrap().mesh.as_mut().unwrap();
-            mesh.abroad
+            mesh.remote
                 .others
                 .values_mut()
                 .for_each(|other| other.stream.skip(u64::MAX / 2, crate::Stamp::MAX));
@@ -623,7 +624,10 @@ mod ends {
             min: record.context.clone(),
         }));
         let reply = world.call(12, fresh);
-        assert!(matches!(&reply, Reply::Got(_)) && got(&reply).as_deref() == Some("v"), "{reply:?}");
+        assert!(
+            matches!(&reply, Reply::Got(_)) && finish_session_read(&reply).as_deref() == Some("v"),
+            "{reply:?}"
+        );
     }
 }
 

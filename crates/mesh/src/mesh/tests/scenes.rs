@@ -2,15 +2,15 @@
 //! anything did; each is also told with the bug planted that breaks its rule, and must then notice.
 
 use super::world::{MS, World, member};
-use super::{SECOND, awake, key, put, read, tally, value, write};
+use super::{SECOND, awake, counter_value, key, put, read, value, write};
 use crate::actor::Dot;
 use crate::context::Context;
-use crate::frame::{Ask, Envelope, Frame, Why};
+use crate::disk_space::DiskSpace;
+use crate::frame::{Envelope, Frame, OpId, StoreReason};
 use crate::mesh::{Input, Request};
 use crate::op::{Attributes, Op};
 use crate::record::{Body, Fence, Kind};
 use crate::request::{Reply, Write};
-use crate::room::Room;
 use crate::topology::Epoch;
 use base::{Code, NodeId};
 use bytes::Bytes;
@@ -87,7 +87,10 @@ pub fn readers_of_the_old_list(seed: u64) -> Option<String> {
 pub fn a_disk_without_room(seed: u64) -> Option<String> {
     let mut world = awake(seed, 3);
     (1..=3).for_each(|node| {
-        world.step(NodeId(node), Input::Room(Room { free_bytes: 0, taken_bytes: 0, lacking_bytes: 0 }))
+        world.step(
+            NodeId(node),
+            Input::DiskSpace(DiskSpace { free_bytes: 0, taken_bytes: 0, lacking_bytes: 0 }),
+        )
     });
     let reply = world.call(1, Request::write(put("k", "v")));
     (reply != Reply::Refused(Code::NoSpace)).then(|| format!("{reply:?}"))
@@ -100,7 +103,10 @@ pub fn deletes_without_room(seed: u64) -> Option<String> {
         world.ask(NodeId(1), Request::write(put(&format!("k{n}"), "v")));
     }
     world.run(SECOND);
-    world.step(NodeId(1), Input::Room(Room { free_bytes: 600_000, taken_bytes: 0, lacking_bytes: 0 }));
+    world.step(
+        NodeId(1),
+        Input::DiskSpace(DiskSpace { free_bytes: 600_000, taken_bytes: 0, lacking_bytes: 0 }),
+    );
     let ask_many = |world: &mut World| -> Vec<_> {
         (0..1_000).map(|n| world.ask(NodeId(1), delete(&format!("k{n}")))).collect()
     };
@@ -177,7 +183,7 @@ pub fn a_count_is_forgotten(seed: u64) -> Option<String> {
     let Reply::Found(Some(record)) = world.call(2, read("c")) else {
         return Some("it cannot be read".into());
     };
-    let (count, least) = (tally(&record), if matches!(second, Reply::Written(_)) { 8 } else { 5 });
+    let (count, least) = (counter_value(&record), if matches!(second, Reply::Written(_)) { 8 } else { 5 });
     (count < least).then(|| format!("counted {count}, not {least}"))
 }
 
@@ -406,7 +412,7 @@ pub fn a_forwarded_delete_comes_late(seed: u64) -> Option<String> {
     let Reply::Found(Some(record)) = world.call(other.0, read(&name)) else {
         return Some("it is gone".into());
     };
-    let count = tally(&record);
+    let count = counter_value(&record);
     (count != 5 && count != 5 + before).then(|| format!("counted {count}"))
 }
 
@@ -438,7 +444,7 @@ fn expect_count(world: &mut World, node: u64, name: &str, wanted: i128) -> Optio
     let Reply::Found(Some(record)) = world.call(node, read(name)) else {
         return Some(format!("{name} cannot be read"));
     };
-    let count = tally(&record);
+    let count = counter_value(&record);
     (count != wanted).then(|| format!("{name} at {node} counts {count}, not {wanted}"))
 }
 
@@ -556,7 +562,12 @@ pub fn a_poisoned_record(seed: u64) -> Option<String> {
     poisoned.context.join(&Context::of_dot(Dot { actor, counter: u64::MAX }));
     poisoned.header.stamp = poisoned.header.stamp.next();
     for node in [1, 2, 3] {
-        let frame = Frame::Store { ask: Ask(7), key: key("k"), record: poisoned.encode(), why: Why::Repair };
+        let frame = Frame::Store {
+            id: OpId(7),
+            key: key("k"),
+            record: poisoned.encode(),
+            reason: StoreReason::Repair,
+        };
         let envelope = Envelope { epoch: world.topology.epoch, frame };
         let from = NodeId(if node == 1 { 2 } else { 1 });
         world.step(NodeId(node), Input::Received { from, envelope });

@@ -5,14 +5,14 @@
 //! that is acknowledged. In the end all replicas hold the same, counters are exact, and no delete is undone.
 
 use super::world::{MS, World, member};
-use super::{SECOND, key, put, read, tally, value, write};
+use super::{SECOND, counter_value, key, put, read, value, write};
 use crate::mesh::Request;
 use crate::op::Op;
 use crate::record::{Body, Kind};
 use crate::request::Reply;
 use crate::ring::Partition;
-use crate::topology::{Epoch, Phase};
-use base::{NodeId, Token};
+use crate::topology::{Epoch, MovePhase};
+use base::{NodeId, ReplyToken};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,7 +64,7 @@ pub fn storm(seed: u64) -> Verdict {
     }
     world.run(2 * SECOND);
     world.loss_per_million = world.rng.between(0, 30_000);
-    let mut doing: BTreeMap<u64, (Token, Doing)> = BTreeMap::new();
+    let mut doing: BTreeMap<u64, (ReplyToken, Doing)> = BTreeMap::new();
     let (mut n, mut wiped, mut moved) = (0, false, false);
     while world.now < STORM {
         nemesis(&mut world, &mut wiped, &mut moved);
@@ -105,11 +105,11 @@ pub fn storm(seed: u64) -> Verdict {
 }
 
 /// Its node died with it.
-fn abandoned(world: &World, token: Token) -> bool {
+fn abandoned(world: &World, token: ReplyToken) -> bool {
     world.asked_at.get(&token).is_some_and(|at| world.now > at + SECOND)
 }
 
-fn begin(world: &mut World, client: u64, n: u64) -> (Token, Doing) {
+fn begin(world: &mut World, client: u64, n: u64) -> (ReplyToken, Doing) {
     let nodes: Vec<NodeId> = world.topology.members().iter().map(|member| member.node).collect();
     let awake: Vec<NodeId> = nodes.iter().copied().filter(|node| !world.is_paused(*node)).collect();
     let node = *world.rng.pick(if awake.is_empty() { &nodes } else { &awake });
@@ -217,7 +217,7 @@ impl Truth {
     fn judge_the_end(&self, world: &mut World, verdict: &mut Verdict) {
         let mut complain = |complaint: String| verdict.violations.push(complaint);
         if world.topology.is_moving() {
-            let left = Partition::all().filter(|p| world.topology.phase(*p) != Phase::Moved).count();
+            let left = Partition::all().filter(|p| world.topology.phase(*p) != MovePhase::Moved).count();
             complain(format!("the move did not end: {left} partitions are left"));
         }
         let differences = world.differences();
@@ -236,7 +236,7 @@ impl Truth {
                 complain(format!("{name} cannot be read"));
                 continue;
             };
-            let count = found.map_or(0, |record| tally(&record));
+            let count = found.map_or(0, |record| counter_value(&record));
             if count < *least || count > *most {
                 complain(format!("counted: {name} is {count}, not within {least}..={most}"));
             }

@@ -4,7 +4,7 @@
 //! not seen it is in the log of conflicts, and no session was ever shown less than it had seen.
 
 use super::world::{MS, World};
-use super::{SECOND, key, put, read, tally, write};
+use super::{SECOND, counter_value, key, put, read, write};
 use crate::actor::Dot;
 use crate::context::Context;
 use crate::key::Key;
@@ -13,7 +13,7 @@ use crate::op::{Attributes, Op};
 use crate::record::{Body, Kind, Record};
 use crate::request::{Get, Level, Reply, Write};
 use crate::session::Session;
-use base::{NodeId, Token};
+use base::{NodeId, ReplyToken};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ struct Client {
     /// What the client's own register may show: this or later, or what was left open.
     at_least: u64,
     open: BTreeSet<u64>,
-    doing: Option<(Token, Doing)>,
+    doing: Option<(ReplyToken, Doing)>,
 }
 
 enum Doing {
@@ -188,13 +188,13 @@ impl Tempest {
                 None => {}
             },
             Doing::Look => {
-                let Some(Reply::Got(got)) = reply else { return };
-                let shown = got.record.as_deref().and_then(number).unwrap_or(0);
+                let Some(Reply::Got(finish_session_read)) = reply else { return };
+                let shown = finish_session_read.record.as_deref().and_then(number).unwrap_or(0);
                 if shown < client.at_least && !client.open.contains(&shown) {
                     let at_least = client.at_least;
                     self.verdict.violations.push(format!("session {nth} was shown {shown}, not {at_least}"));
                 }
-                got.record.iter().for_each(|record| client.session.observe(record));
+                finish_session_read.record.iter().for_each(|record| client.session.observe(record));
             }
             Doing::Shared => self.truth.shared.extend(written.map(|record| record.header.dot)),
             Doing::Count(amount) => {
@@ -240,7 +240,7 @@ impl Tempest {
         }
         for node in [1, 12, 23] {
             let count = match world.call(node, read("count")) {
-                Reply::Found(record) => record.map_or(0, |record| tally(&record)),
+                Reply::Found(record) => record.map_or(0, |record| counter_value(&record)),
                 other => return complain(format!("{other:?}")),
             };
             if count < self.truth.least || count > self.truth.most {

@@ -5,20 +5,20 @@
 use crate::actor::{Actor, Dot, RegionId};
 use crate::conflict::Conflict;
 use crate::context::Context;
-use crate::frame::{Ask, Envelope, Frame, Why};
+use crate::frame::{Envelope, Frame, OpId, StoreReason};
 use crate::key::Key;
-use crate::log::Entry;
+use crate::log::LogEntry;
 use crate::mesh::{Destination, Input, Mesh, Now, Output, Params};
-use crate::moves::{Progress, Report};
-use crate::overlay::tests::Shelf;
+use crate::moves::{MoveProgress, MoveReport};
+use crate::overlay::tests::MemoryRows;
 use crate::overlay::{Flush, Seq};
 use crate::record::Record;
 use crate::regions::{Region, Regions};
 use crate::request::{Reply, Request, Write};
 use crate::ring::Partition;
 use crate::rows::{self, Row};
-use crate::topology::{Epoch, Member, Space, Standing, Topology};
-use base::{Code, Instant, NodeId, Rng, Token};
+use crate::topology::{Epoch, Member, MemberState, NamespaceCopies, Topology};
+use base::{Code, Instant, NodeId, ReplyToken, Rng};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const OUTSIDE: NodeId = NodeId(1_000_000);
 
 pub struct Host {
     pub mesh: Option<Mesh>,
-    pub shelf: Shelf,
+    pub rows: MemoryRows,
     /// Durable batches that the shelf lacks.
     log: Vec<(Seq, Vec<Row>)>,
     unsynced: Vec<(Seq, Vec<Row>)>,
@@ -43,7 +43,7 @@ pub struct Host {
     incarnation: u32,
     wiped: bool,
     /// It starts as one.
-    pub guest: bool,
+    pub unenrolled: bool,
 }
 
 enum Event {
@@ -83,9 +83,9 @@ pub struct World {
     /// The agreed topology, and what was reported about it.
     pub topology: Topology,
     /// The topologies of the other regions, and the table that all regions go by.
-    pub abroad: BTreeMap<RegionId, Topology>,
+    pub remote_topologies: BTreeMap<RegionId, Topology>,
     pub regions: Regions,
-    pub progress: Progress,
+    pub progress: MoveProgress,
     pub caught_up: BTreeSet<NodeId>,
     pub cut: BTreeSet<(NodeId, NodeId)>,
     /// Nodes that are not told of topologies.
@@ -99,8 +99,8 @@ pub struct World {
     /// How long a frame takes between regions.
     pub crossing_max: u64,
     pub sync_max: u64,
-    pub replies: BTreeMap<Token, Reply>,
-    pub asked_at: BTreeMap<Token, u64>,
+    pub replies: BTreeMap<ReplyToken, Reply>,
+    pub asked_at: BTreeMap<ReplyToken, u64>,
     n_tokens: u64,
     pub n_conflicts: usize,
     pub n_purged: usize,
@@ -119,7 +119,7 @@ pub struct World {
 }
 
 pub fn member(node: u64) -> Member {
-    Member { node: NodeId(node), zone: node as u32, points: 64, standing: Standing::Serving, stale: false }
+    Member { node: NodeId(node), zone: node as u32, points: 64, state: MemberState::Serving, stale: false }
 }
 
 impl World {
@@ -130,8 +130,12 @@ impl World {
     /// Replicas compare what they have so often.
     pub fn with_rounds(seed: u64, nodes: u64, round_every: Duration) -> World {
         let members = (1..=nodes).map(member).collect();
-        let topology =
-            Topology::new(Epoch(1), RegionId::of("here"), members, vec![Space { id: 0, copies: 3 }]);
+        let topology = Topology::new(
+            Epoch(1),
+            RegionId::of("here"),
+            members,
+            vec![NamespaceCopies { id: 0, copies: 3 }],
+        );
         let mut world = World {
             rng: Rng::new(seed),
             round_every,
@@ -140,9 +144,9 @@ impl World {
             n_events: 0,
             hosts: BTreeMap::new(),
             topology,
-            abroad: BTreeMap::new(),
+            remote_topologies: BTreeMap::new(),
             regions: Regions::default(),
-            progress: Progress::default(),
+            progress: MoveProgress::default(),
             caught_up: BTreeSet::new(),
             cut: BTreeSet::new(),
             deaf: BTreeSet::new(),
@@ -176,8 +180,9 @@ impl World {
         for nth in 1..n {
             let region = Region::new(&format!("r{nth}"), vec![]);
             let members = (1..=3).map(|node| member(nth * 10 + node)).collect();
-            let topology = Topology::new(Epoch(1), region.id, members, vec![Space { id: 0, copies: 3 }]);
-            world.abroad.insert(region.id, topology);
+            let topology =
+                Topology::new(Epoch(1), region.id, members, vec![NamespaceCopies { id: 0, copies: 3 }]);
+            world.remote_topologies.insert(region.id, topology);
             for node in 1..=3 {
                 world.add_to(region.id, NodeId(nth * 10 + node));
             }
@@ -203,7 +208,7 @@ impl World {
     }
 
     fn topology_of(&self, region: RegionId) -> &Topology {
-        self.abroad.get(&region).unwrap_or(&self.topology)
+        self.remote_topologies.get(&region).unwrap_or(&self.topology)
     }
 
     pub fn add(&mut self, node: NodeId) {
@@ -214,14 +219,14 @@ impl World {
         let host = Host {
             region,
             mesh: None,
-            shelf: Shelf::default(),
+            rows: MemoryRows::default(),
             log: Vec::new(),
             unsynced: Vec::new(),
             skew_ms: 0,
             boot: 0,
             incarnation: 0,
             wiped: false,
-            guest: false,
+            unenrolled: false,
         };
         self.hosts.insert(node, host);
         self.start(node);
@@ -236,7 +241,7 @@ impl World {
             actor: Actor { region: topology.region, node, incarnation: host.incarnation },
             boot: host.boot,
             wiped: std::mem::take(&mut host.wiped),
-            guest: std::mem::take(&mut host.guest),
+            unenrolled: std::mem::take(&mut host.unenrolled),
             drift_max: Duration::from_millis(500),
             timeout: TIMEOUT,
             flush_every: Duration::from_millis(300),
@@ -245,7 +250,7 @@ impl World {
             round_every: self.round_every,
         };
         let replayed = host.log.iter().map(|(_, rows)| rows.clone()).collect();
-        host.mesh = Some(Mesh::new(params, topology, &host.shelf, replayed));
+        host.mesh = Some(Mesh::new(params, topology, &host.rows, replayed));
         // Every incarnation counts its starts from the beginning.
         host.log.iter_mut().for_each(|(seq, _)| *seq = Seq(0));
         let boot = host.boot;
@@ -272,12 +277,12 @@ impl World {
     pub fn wipe(&mut self, node: NodeId) {
         self.crash(node);
         let host = self.hosts.get_mut(&node).unwrap();
-        host.shelf = Shelf::default();
+        host.rows = MemoryRows::default();
         host.log.clear();
         host.incarnation += 1;
         host.wiped = true;
         // The plan records the new incarnation of the node, which begins an epoch.
-        let topology = match self.abroad.get_mut(&self.hosts[&node].region) {
+        let topology = match self.remote_topologies.get_mut(&self.hosts[&node].region) {
             Some(topology) => topology,
             None => &mut self.topology,
         };
@@ -341,7 +346,7 @@ impl World {
             Event::Cross { from, to, bytes } if !self.cut.contains(&(from, to)) => {
                 let envelope = Envelope::decode(bytes).expect("what a node sends can be read");
                 let region = self.hosts[&from].region;
-                self.step(to, Input::Abroad { region, from, envelope });
+                self.step(to, Input::RemoteFrame { region, from, envelope });
             }
             Event::Synced(node, boot, seq) if lives(self, node, boot) => {
                 let host = self.hosts.get_mut(&node).unwrap();
@@ -351,7 +356,7 @@ impl World {
             }
             Event::Flushed(node, boot, flush) if lives(self, node, boot) => {
                 let host = self.hosts.get_mut(&node).unwrap();
-                host.shelf.flush(&flush);
+                host.rows.flush(&flush);
                 host.log.retain(|(seq, _)| *seq > flush.upto);
                 host.unsynced
                     .iter_mut()
@@ -369,7 +374,7 @@ impl World {
         let now = Now { at: Instant(self.now), wall_ms: (wall_ms + host.skew_ms) as u64 };
         let Some(mesh) = &mut host.mesh else { return };
         let mut out = Output::default();
-        mesh.step(now, input, &host.shelf, &mut out);
+        mesh.step(now, input, &host.rows, &mut out);
         mesh.collect(&mut out);
         self.perform(node, out);
     }
@@ -379,7 +384,7 @@ impl World {
         for (to, envelope) in out.send {
             self.post(node, to, &envelope);
         }
-        for (destination, envelope) in out.abroad {
+        for (destination, envelope) in out.to_regions {
             let (region, to) = match destination {
                 Destination::Node { region, node } => (region, node),
                 Destination::AnyOf(region) => (region, *self.rng.pick(&self.nodes_of(region))),
@@ -399,7 +404,7 @@ impl World {
             let seq = persist.seq;
             let rows = rows::decode_batch(persist.batch).expect("a batch that we wrote can be read");
             let entries = rows.iter().filter(|row| row.key[0] == 5).filter_map(|row| row.value.clone());
-            for entry in entries.filter_map(Entry::decode) {
+            for entry in entries.filter_map(LogEntry::decode) {
                 let record = Record::decode(entry.record).expect("an entry holds a record");
                 self.births.insert(record.header.dot, (entry.key, record.context));
             }
@@ -414,18 +419,18 @@ impl World {
         self.replies.extend(out.replies);
         for report in out.reports {
             self.progress.report(node, report);
-            if report == Report::CaughtUp {
+            if report == MoveReport::CaughtUp {
                 self.caught_up.insert(node);
             }
         }
-        for note in out.notes {
+        for note in out.events {
             match note {
-                super::super::Note::Conflict(conflict) => {
+                super::super::MeshEvent::Conflict(conflict) => {
                     self.n_conflicts += 1;
                     self.losers.insert(conflict.loser.header.dot);
                 }
-                super::super::Note::Purged(n) => self.n_purged += n,
-                super::super::Note::Hinted(_) => self.n_hints += 1,
+                super::super::MeshEvent::Purged(n) => self.n_purged += n,
+                super::super::MeshEvent::Hinted(_) => self.n_hints += 1,
                 _ => {}
             }
         }
@@ -437,7 +442,8 @@ impl World {
             return self.told_outside(&envelope.frame);
         }
         self.n_prepares += usize::from(matches!(envelope.frame, Frame::Prepare { round: Some(_), .. }));
-        self.n_repairs += usize::from(matches!(envelope.frame, Frame::Store { why: Why::Repair, .. }));
+        self.n_repairs +=
+            usize::from(matches!(envelope.frame, Frame::Store { reason: StoreReason::Repair, .. }));
         let copies = if self.rng.chance(self.loss_per_million) {
             0
         } else if self.repeats || self.rng.chance(self.loss_per_million / 4) {
@@ -452,9 +458,9 @@ impl World {
         }
     }
 
-    pub fn ask(&mut self, node: NodeId, request: Request) -> Token {
+    pub fn ask(&mut self, node: NodeId, request: Request) -> ReplyToken {
         self.n_tokens += 1;
-        let token = Token(self.n_tokens);
+        let token = ReplyToken(self.n_tokens);
         self.asked_at.insert(token, self.now);
         let deadline = Instant(self.now).after(TIMEOUT);
         self.step(node, Input::Request { token, deadline, request });
@@ -462,12 +468,12 @@ impl World {
     }
 
     /// Has a node coordinate a write, as if another had passed it on.
-    pub fn pass_on(&mut self, node: NodeId, write: Write) -> Token {
+    pub fn pass_on(&mut self, node: NodeId, write: Write) -> ReplyToken {
         self.n_tokens += 1;
-        let token = Token(self.n_tokens);
+        let token = ReplyToken(self.n_tokens);
         self.asked_at.insert(token, self.now);
         if let Some(mesh) = self.hosts.get(&node).and_then(|host| host.mesh.as_ref()) {
-            let frame = Frame::Forward { ask: Ask(token.0), begun: None, write: Arc::new(write) };
+            let frame = Frame::Forward { id: OpId(token.0), origin: None, write: Arc::new(write) };
             let envelope = Envelope { epoch: mesh.topology().epoch, frame };
             self.step(node, Input::Received { from: OUTSIDE, envelope });
         }
@@ -477,9 +483,11 @@ impl World {
     /// What comes of that.
     fn told_outside(&mut self, frame: &Frame) {
         match frame {
-            Frame::Forwarded { ask, reply, .. } => drop(self.replies.insert(Token(ask.0), (**reply).clone())),
-            Frame::Declined { ask } => {
-                self.replies.insert(Token(ask.0), Reply::Refused(Code::NotInStep));
+            Frame::Forwarded { id, reply, .. } => {
+                drop(self.replies.insert(ReplyToken(id.0), (**reply).clone()))
+            }
+            Frame::Declined { id } => {
+                self.replies.insert(ReplyToken(id.0), Reply::Refused(Code::NotInStep));
             }
             _ => {}
         }
@@ -552,7 +560,7 @@ impl World {
         let mesh = host.mesh.as_ref().expect("it runs");
         let mut records = BTreeMap::new();
         let (from, to) = (rows::records_from(partition, b""), rows::records_end(partition));
-        mesh.overlay.scan(&host.shelf, &from, &to, &mut |row, value| {
+        mesh.overlay.scan(&host.rows, &from, &to, &mut |row, value| {
             records.insert(rows::record_key(row).unwrap(), value.clone());
             true
         });
@@ -562,7 +570,8 @@ impl World {
     /// Replicas that do not hold the same, over all regions of the table.
     pub fn differences(&self) -> Vec<(Partition, NodeId)> {
         let near = [&self.topology].into_iter();
-        let far = self.abroad.values().filter(|topology| self.regions.get(topology.region).is_some());
+        let far =
+            self.remote_topologies.values().filter(|topology| self.regions.get(topology.region).is_some());
         let placements: Vec<_> = near.chain(far).map(Topology::placement).collect();
         let mut different = Vec::new();
         for partition in Partition::all() {
@@ -583,7 +592,7 @@ impl World {
 
     /// Rows of an unknown kind.
     pub fn strange_rows(&self) -> usize {
-        let rows = |host: &Host| host.shelf.0.keys().filter(|key| rows::sort(key).is_none()).count();
+        let rows = |host: &Host| host.rows.0.keys().filter(|key| rows::row_kind(key).is_none()).count();
         self.hosts.values().map(rows).sum()
     }
 
@@ -591,7 +600,7 @@ impl World {
     pub fn conflicts(&self, node: NodeId) -> Vec<Conflict> {
         let host = &self.hosts[&node];
         let mut found = Vec::new();
-        host.mesh.as_ref().expect("it runs").overlay.scan(&host.shelf, &[4], &[5], &mut |_, value| {
+        host.mesh.as_ref().expect("it runs").overlay.scan(&host.rows, &[4], &[5], &mut |_, value| {
             found.extend(Conflict::decode(value.clone()));
             true
         });
@@ -603,7 +612,7 @@ impl World {
         let count = |host: &Host| {
             let Some(mesh) = &host.mesh else { return 0 };
             let mut n = 0;
-            mesh.overlay.scan(&host.shelf, &[first_byte], &[first_byte + 1], &mut |_, _| {
+            mesh.overlay.scan(&host.rows, &[first_byte], &[first_byte + 1], &mut |_, _| {
                 n += 1;
                 true
             });

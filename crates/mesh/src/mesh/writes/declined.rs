@@ -2,9 +2,9 @@
 //! if the client allows it, and the write is answered once too few replicas are left. A replica with another topology is
 //! asked again, a little later each time.
 
-use super::{Mesh, Stage, Turn, Writing, fetch};
+use super::{Mesh, Turn, WriteOp, WriteStage, fetch};
 use crate::actor::RegionId;
-use crate::frame::{Ask, Frame};
+use crate::frame::{Frame, OpId};
 use crate::mesh::Operation;
 use crate::request::{Missing, Reply};
 use base::NodeId;
@@ -15,137 +15,137 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 impl Mesh {
     /// It has another topology, or does not serve yet, or cannot keep up: in a moment it may take it.
-    pub(in crate::mesh) fn decline_write(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
-        let Some(writing) = self.writing(ask) else { return };
+    pub(in crate::mesh) fn decline_write(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId) {
+        let Some(writing) = self.write_op(id) else { return };
         let is_replica = writing.route.contains(from);
-        if !is_replica && !writing.prospect.is_stand_in(from) || writing.prospect.is_settled(from) {
+        if !is_replica && !writing.tracker.is_stand_in(from) || writing.tracker.is_settled(from) {
             return;
         }
         let (stage, key) = (&writing.stage, writing.write.key.clone());
         match stage {
-            Stage::Gathering { heard, .. } if heard.contains(&from) => return,
-            Stage::Gathering { .. } => {}
-            Stage::Waiting => return,
-            Stage::Spreading if is_replica => self.hint(t, from, &key),
-            Stage::Spreading => {}
+            WriteStage::Gathering { heard, .. } if heard.contains(&from) => return,
+            WriteStage::Gathering { .. } => {}
+            WriteStage::Waiting => return,
+            WriteStage::AwaitingAcks if is_replica => self.hint(t, from, &key),
+            WriteStage::AwaitingAcks => {}
         }
-        self.writing(ask).expect("it is under way").prospect.add_late(from);
-        if let Some(pending) = self.operations.get(&ask) {
+        self.write_op(id).expect("it is under way").tracker.add_late(from);
+        if let Some(pending) = self.operations.get(&id) {
             let span = t.now.at.since(pending.started).max(ASK_AGAIN_AFTER);
-            self.alarms.set(t.now.at.after(span), ask);
+            self.timers.set(t.now.at.after(span), id);
         }
-        self.settle_write(t, ask);
+        self.try_finish_write(t, id);
     }
 
     /// Those who were out of step are by now in step, or will say again that they are not.
-    pub(in crate::mesh) fn ask_again(&mut self, t: &mut Turn<'_>, ask: Ask) {
-        let Some(writing) = self.writing(ask).filter(|writing| !writing.answered) else { return };
+    pub(in crate::mesh) fn resend_write(&mut self, t: &mut Turn<'_>, id: OpId) {
+        let Some(writing) = self.write_op(id).filter(|writing| !writing.answered) else { return };
         let (key, record) = (writing.write.key.clone(), writing.record.clone());
-        let gathers = matches!(writing.stage, Stage::Gathering { .. });
+        let gathers = matches!(writing.stage, WriteStage::Gathering { .. });
         let write = writing.write.clone();
-        for node in writing.prospect.take_late() {
-            let Some(target) = self.writing(ask).map(|writing| writing.prospect.target(node)) else { return };
+        for node in writing.tracker.take_late() {
+            let Some(target) = self.write_op(id).map(|writing| writing.tracker.target(node)) else { return };
             let (key, record) = (key.clone(), record.clone());
             match gathers {
-                true => self.send(t, node, fetch(ask, &write)),
-                false if target != node => self.send(t, node, Frame::Keep { ask, target, key, record }),
-                false => self.send_store(t, node, ask),
+                true => self.send(t, node, fetch(id, &write)),
+                false if target != node => self.send(t, node, Frame::KeepHint { id, target, key, record }),
+                false => self.send_store(t, node, id),
             }
         }
     }
 
     /// It has no room for it, and will not have in time.
-    pub(in crate::mesh) fn deny_write(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
-        let Some(writing) = self.writing(ask) else { return };
-        let (is_replica, target) = (writing.route.contains(from), writing.prospect.target(from));
-        if !is_replica && target == from || writing.prospect.is_acked(from) {
+    pub(in crate::mesh) fn refuse_write_for_space(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId) {
+        let Some(writing) = self.write_op(id) else { return };
+        let (is_replica, target) = (writing.route.contains(from), writing.tracker.target(from));
+        if !is_replica && target == from || writing.tracker.is_acked(from) {
             return;
         }
         let (key, answered) = (writing.write.key.clone(), writing.answered);
-        writing.prospect.add_absent(from);
+        writing.tracker.add_absent(from);
         if is_replica {
             self.hint(t, from, &key);
         }
         if !answered {
-            self.find_stand_in(t, ask, target);
+            self.send_to_stand_in(t, id, target);
         }
-        self.settle_write(t, ask);
+        self.try_finish_write(t, id);
     }
 
     /// Another node keeps the record for a replica that is down or full, if the client allows it.
-    pub(super) fn find_stand_in(&mut self, t: &mut Turn<'_>, ask: Ask, target: NodeId) {
-        let Some(Operation::Write(writing)) = self.operations.get(&ask).map(|pending| &pending.operation)
+    pub(super) fn send_to_stand_in(&mut self, t: &mut Turn<'_>, id: OpId, target: NodeId) {
+        let Some(Operation::Write(writing)) = self.operations.get(&id).map(|pending| &pending.operation)
         else {
             return;
         };
-        if !writing.write.sloppy || writing.prospect.is_stood_in_for(target) {
+        if !writing.write.sloppy || writing.tracker.is_stood_in_for(target) {
             return;
         }
         let busy = |node: &NodeId| {
             *node == self.me
                 || writing.route.contains(*node)
-                || writing.prospect.is_stand_in(*node)
+                || writing.tracker.is_stand_in(*node)
                 || self.peers.is_down(*node)
         };
         let mut members = self.topology.members().iter().map(|member| member.node);
         let Some(stand_in) = members.find(|node| !busy(node)) else { return };
         let (key, record) = (writing.write.key.clone(), writing.record.clone());
         if let Some((key, record)) = writing.attempts.clone() {
-            self.send(t, stand_in, Frame::Keep { ask: Ask(0), target, key, record });
+            self.send(t, stand_in, Frame::KeepHint { id: OpId(0), target, key, record });
         }
-        self.send(t, stand_in, Frame::Keep { ask, target, key, record });
-        self.writing(ask).expect("it is under way").prospect.add_stand_in(stand_in, target);
+        self.send(t, stand_in, Frame::KeepHint { id, target, key, record });
+        self.write_op(id).expect("it is under way").tracker.add_stand_in(stand_in, target);
     }
 
     /// Answers a write whose quorum is out of reach. It waits for the node's own acknowledgement, so that the write is durable
     /// somewhere when the client hears of it.
-    pub(super) fn give_up_in_vain(&mut self, t: &mut Turn<'_>, ask: Ask) {
+    pub(super) fn give_up_without_quorum(&mut self, t: &mut Turn<'_>, id: OpId) {
         let me = self.me;
-        let Some(writing) = self.writing(ask).filter(|writing| !writing.answered) else { return };
-        let (route, prospect, w) = (&writing.route, &writing.prospect, writing.write.w);
-        let is_awaited = route.contains(me) && !prospect.is_acked(me);
-        if is_awaited || !prospect.is_out_of_reach(route, w) {
+        let Some(writing) = self.write_op(id).filter(|writing| !writing.answered) else { return };
+        let (route, tracker, w) = (&writing.route, &writing.tracker, writing.write.w);
+        let must_be_filled = route.contains(me) && !tracker.is_acked(me);
+        if must_be_filled || !tracker.is_out_of_reach(route, w) {
             return;
         }
-        let Some(Operation::Write(writing)) = self.operations.get(&ask).map(|pending| &pending.operation)
+        let Some(Operation::Write(writing)) = self.operations.get(&id).map(|pending| &pending.operation)
         else {
             return;
         };
         let reply = self.shortfall(writing);
-        self.answer_write(t, ask, reply);
+        self.answer_write(t, id, reply);
     }
 
     /// Answers a write that enough replicas have here, and all regions that are not away, when those are too few.
-    pub(super) fn give_up_on_regions(&mut self, t: &mut Turn<'_>, ask: Ask) {
-        let Some(Operation::Write(writing)) = self.operations.get(&ask).map(|pending| &pending.operation)
+    pub(super) fn give_up_on_regions(&mut self, t: &mut Turn<'_>, id: OpId) {
+        let Some(Operation::Write(writing)) = self.operations.get(&id).map(|pending| &pending.operation)
         else {
             return;
         };
-        let is_here = writing.prospect.is_met(&writing.route, writing.write.w);
-        if writing.answered || !is_here || !writing.write.attributes.level.is_abroad() {
+        let is_here = writing.tracker.is_met(&writing.route, writing.write.w);
+        if writing.answered || !is_here || !writing.write.attributes.level.spans_regions() {
             return;
         }
-        let away = self.abroad.away(t.now.at);
+        let away = self.remote.unreachable(t.now.at);
         let settled = |region: RegionId| writing.reached.contains(&region) || away.contains(&region);
-        let is_short = writing.reached.len() + 1 < self.regions_needed(ask);
-        if is_short && self.abroad.regions().all(settled) {
+        let is_short = writing.reached.len() + 1 < self.regions_needed(id);
+        if is_short && self.remote.regions().all(settled) {
             let reply = self.shortfall(writing);
-            self.answer_write(t, ask, reply);
+            self.answer_write(t, id, reply);
         }
     }
 
     /// What a write has come to that too few have: who of those that were needed has not said so.
-    pub(super) fn shortfall(&self, writing: &Writing) -> Reply {
-        let Writing { route, prospect, write, reached, .. } = writing;
-        if prospect.is_met(route, write.w) {
+    pub(super) fn shortfall(&self, writing: &WriteOp) -> Reply {
+        let WriteOp { route, tracker, write, reached, .. } = writing;
+        if tracker.is_met(route, write.w) {
             let level = write.attributes.level;
-            let needed = self.abroad.table.needed(level, self.params.actor.region) as u8;
-            let missing = self.abroad.regions().filter(|region| !reached.contains(region)).collect();
+            let needed = self.remote.table.needed(level, self.params.actor.region) as u8;
+            let missing = self.remote.regions().filter(|region| !reached.contains(region)).collect();
             let acks = reached.len() as u8 + 1;
             return Reply::Indeterminate { acks, needed, missing: Missing::regions(missing) };
         }
-        let missing = route.everyone().filter(|node| !prospect.is_acked(*node)).collect();
-        let (acks, needed) = (prospect.acked().len() as u8, route.needed(write.w) as u8);
+        let missing = route.everyone().filter(|node| !tracker.is_acked(*node)).collect();
+        let (acks, needed) = (tracker.acked().len() as u8, route.needed(write.w) as u8);
         Reply::Indeterminate { acks, needed, missing: Missing::nodes(missing) }
     }
 }

@@ -2,16 +2,16 @@
 
 use super::Stamped;
 use crate::actor::Dot;
-use crate::attempts::{Attempt, attempts_of, body_of};
+use crate::attempts::{Attempt, attempts_of, body_hash};
+use crate::counter::CounterSums;
 use crate::frame::Shard;
 use crate::key::Key;
-use crate::mesh::replica::Local;
-use crate::mesh::streams::Change;
+use crate::mesh::replica::LocalRecord;
+use crate::mesh::streams::LoggedChange;
 use crate::mesh::{Mesh, Turn};
-use crate::op::{self, Attributes, Birth, Op};
+use crate::op::{self, Attributes, Op, WriteEvent};
 use crate::record::{Kind, Record};
 use crate::request::Write;
-use crate::tally::Sums;
 use base::Code;
 use base::limits::MESH_REQUEST_KEEP_MILLIS;
 use base::mutant::{Mutant, planted};
@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 impl Mesh {
     /// Where a write's request is remembered, and what is. A write under a condition is remembered with its key.
-    pub(super) fn remembered(&self, t: &Turn<'_>, write: &Write) -> Option<(Key, Local)> {
+    pub(super) fn remembered(&self, t: &Turn<'_>, write: &Write) -> Option<(Key, LocalRecord)> {
         let request = write.attributes.request.filter(|_| !write.is_decided())?;
         let key = write.key.of_request(request);
         let local = self.load(t, &key);
@@ -28,22 +28,23 @@ impl Mesh {
 
     /// Whether a write's request was carried out, so that it is in the record. The same id for something else is refused, and
     /// so is one whose work was deleted and is forgotten.
-    pub(super) fn was_done(
+    pub(super) fn was_applied(
         &self,
         t: &Turn<'_>,
         write: &Write,
         shard: Shard,
-        local: &Local,
-        remembered: Option<&(Key, Local)>,
+        local: &LocalRecord,
+        remembered: Option<&(Key, LocalRecord)>,
         stamped: Stamped,
     ) -> Result<bool, Code> {
-        let Some(request) = write.attributes.request.filter(|_| !matches!(stamped, Stamped::Anew(_))) else {
+        let Some(request) = write.attributes.request.filter(|_| !matches!(stamped, Stamped::Restamped(_)))
+        else {
             return Ok(false);
         };
         let noted = remembered.and_then(|(_, local)| local.record.as_ref());
         let noted = noted.filter(|noted| !noted.is_expired(t.now.wall_ms));
         let attempts = noted.map(attempts_of).unwrap_or_default();
-        let body = body_of(write);
+        let body = body_hash(write);
         if attempts.iter().any(|attempt| attempt.body != body) {
             return Err(Code::RequestIdReused);
         }
@@ -63,19 +64,22 @@ impl Mesh {
     pub(super) fn note_attempt(
         &mut self,
         t: &mut Turn<'_>,
-        noted: Option<(Key, Local, u64)>,
+        noted: Option<(Key, LocalRecord, u64)>,
         write: &Write,
         shard: Shard,
-        birth: Birth,
-        (before, after): (Sums, Sums),
+        event: WriteEvent,
+        (before, after): (CounterSums, CounterSums),
     ) -> Result<Option<(Key, Bytes)>, Code> {
         let Some((key, local, counter)) = noted else { return Ok(None) };
-        let change = Sums { added: after.added - before.added, taken: after.taken - before.taken };
-        let attempt = Attempt { body: body_of(write), dot: birth.dot, before, change, is_decided: false };
-        let birth = Birth { dot: Dot { counter, ..birth.dot }, ..birth };
-        let delta = self.write_note(t, (&key, &local), shard, attempt, birth)?;
+        let change = CounterSums {
+            added: after.added - before.added,
+            subtracted: after.subtracted - before.subtracted,
+        };
+        let attempt = Attempt { body: body_hash(write), dot: event.dot, before, change, is_decided: false };
+        let event = WriteEvent { dot: Dot { counter, ..event.dot }, ..event };
+        let delta = self.write_note(t, (&key, &local), shard, attempt, event)?;
         if let Some(request) = write.attributes.request {
-            self.count_once(t, &write.key, shard, request);
+            self.undo_repeats(t, &write.key, shard, request);
         }
         Ok(Some((key, delta)))
     }
@@ -84,20 +88,20 @@ impl Mesh {
     pub(in crate::mesh) fn write_note(
         &mut self,
         t: &mut Turn<'_>,
-        (key, local): (&Key, &Local),
+        (key, local): (&Key, &LocalRecord),
         shard: Shard,
         attempt: Attempt,
-        birth: Birth,
+        event: WriteEvent,
     ) -> Result<Bytes, Code> {
         let expires_ms = Some(t.now.wall_ms.saturating_add(MESH_REQUEST_KEEP_MILLIS));
         let attributes = Attributes { expires_ms, ..Attributes::default() };
         let insert = Op::Insert(attempt.encode());
-        let written = op::apply(local.record.as_ref(), Kind::Set, &insert, &attributes, birth)?;
+        let written = op::apply(local.record.as_ref(), Kind::Set, &insert, &attributes, event)?;
         let full = written.full.encode();
         let delta = written.delta.as_ref().map_or_else(|| full.clone(), Record::encode);
         self.save(key, shard, local, &written.full, full);
         let (before, after) = (local.record.as_ref(), &written.full);
-        self.append(t, &Change { key, before, after, delta: &delta });
+        self.append(t, &LoggedChange { key, before, after, delta: &delta });
         Ok(delta)
     }
 }

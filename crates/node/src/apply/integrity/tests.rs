@@ -1,11 +1,11 @@
 //! Three state machines that apply the same log, one of which diverges, and which receive each other's messages.
 
 use super::*;
-use crate::apply::{Input, Params};
+use crate::apply::{ApplyInput, ApplyParams};
 use crate::batch::Proposal;
-use crate::{compactor, leases};
+use crate::{compactor, lease_clock};
 use base::mutant::{Mutant, plant};
-use base::{Boot, Instant, LeaseId, Position, ProposalId, Table, Term, View};
+use base::{Boot, Instant, LeaseId, Position, ProposalId, ReadView, Table, Term};
 use bytes::Bytes;
 use coord::request::Put;
 use coord::{Member, MemberChange, watch};
@@ -14,12 +14,12 @@ use std::ops::Bound;
 use std::time::Duration;
 
 const LEADER: usize = 0;
-const ASTRAY: usize = 2;
+const DIVERGED: usize = 2;
 
 /// A store to which nothing was ever written.
 struct Nothing;
 
-impl View for Nothing {
+impl ReadView for Nothing {
     fn get(&self, _: Table, _: &[u8]) -> Option<Bytes> {
         None
     }
@@ -39,7 +39,7 @@ fn id(member: usize) -> NodeId {
 }
 
 fn machine(member: usize) -> Apply {
-    let params = Params {
+    let params = ApplyParams {
         me: id(member),
         boot: Boot(1),
         flush_interval: Duration::MAX,
@@ -52,13 +52,13 @@ fn machine(member: usize) -> Apply {
             batch_bytes: 1_000,
             watches_max: 1,
         },
-        leases: leases::Params { election: Duration::MAX, checkpoint_interval: Duration::MAX },
-        founders: Vec::new(),
+        leases: lease_clock::LeaseClockParams { election: Duration::MAX, checkpoint_interval: Duration::MAX },
+        initial_members: Vec::new(),
         quota_bytes: 0,
-        history: coord::Window::NONE,
-        compaction: compactor::Params {
+        history: coord::HistoryWindow::NONE,
+        compaction: compactor::CompactorParams {
             keep: None,
-            lag_max: compactor::Lag { age: Duration::MAX, revisions: u64::MAX },
+            lag_max: compactor::LagLimit { age: Duration::MAX, revisions: u64::MAX },
             interval: Duration::MAX,
             patience: Duration::MAX,
             grace: Duration::MAX,
@@ -70,33 +70,33 @@ fn machine(member: usize) -> Apply {
 impl World {
     fn new(count: usize) -> World {
         let mut world = World { members: (0..count).map(machine).collect(), index: 0, proposed: Vec::new() };
-        let founders = (0..count).map(|member| Member {
+        let initial_members = (0..count).map(|member| Member {
             id: id(member),
             name: format!("m{member}"),
             peer_urls: vec![format!("http://m{member}")],
             client_urls: Vec::new(),
             learner: false,
         });
-        world.commit(&[Command::Members(MemberChange::Found(founders.collect()))], None);
-        world.step(LEADER, Input::Leading(Some(Term(1))));
+        world.commit(&[Command::Members(MemberChange::Bootstrap(initial_members.collect()))], None);
+        world.step(LEADER, ApplyInput::Leading(Some(Term(1))));
         world
     }
 
-    fn step(&mut self, member: usize, input: Input) {
-        let mut out = Output::default();
+    fn step(&mut self, member: usize, input: ApplyInput) {
+        let mut out = ApplyOutput::default();
         self.members[member].step(Instant::ZERO, &Nothing, input, &mut out);
         let commands = out.proposals.into_iter().flat_map(|proposals| proposals.commands);
         self.proposed.extend(commands.filter_map(Command::decode));
-        for (to, word) in out.words {
-            self.step(to.0 as usize - 1, Input::Word { from: id(member), word });
+        for (to, word) in out.peer_messages {
+            self.step(to.0 as usize - 1, ApplyInput::PeerMessage { from: id(member), message: word });
         }
     }
 
     /// All members apply an entry; the diverging member may apply another in its place.
-    fn commit(&mut self, commands: &[Command], astray: Option<&[Command]>) {
+    fn commit(&mut self, commands: &[Command], diverged: Option<&[Command]>) {
         self.index += 1;
         for member in 0..self.members.len() {
-            let commands = astray.filter(|_| member == ASTRAY).unwrap_or(commands);
+            let commands = diverged.filter(|_| member == DIVERGED).unwrap_or(commands);
             let mut data = Vec::new();
             for command in commands {
                 let mut bytes = Vec::new();
@@ -105,7 +105,10 @@ impl World {
                 Proposal { id, low: self.index, command: bytes.into() }.encode(&mut data);
             }
             let at = Position { term: Term(1), index: Index(self.index) };
-            self.step(member, Input::Committed(vec![Entry { at, data: data.into(), reconfigures: false }]));
+            self.step(
+                member,
+                ApplyInput::Committed(vec![Entry { at, data: data.into(), reconfigures: false }]),
+            );
         }
     }
 
@@ -115,8 +118,8 @@ impl World {
         }
     }
 
-    fn astray(&self) -> Vec<bool> {
-        self.members.iter().map(Apply::is_astray).collect()
+    fn diverged(&self) -> Vec<bool> {
+        self.members.iter().map(Apply::is_diverged).collect()
     }
 }
 
@@ -133,35 +136,35 @@ fn corrupt(member: usize) -> Alarm {
 fn members_that_agree_go_on() {
     let mut world = World::new(3);
     world.put_until_compared();
-    assert_eq!(world.astray(), [false; 3]);
+    assert_eq!(world.diverged(), [false; 3]);
     assert!(world.proposed.is_empty());
 }
 
 #[test]
-fn who_went_astray_is_fenced_and_an_alarm_tells_until_it_is_replaced() {
+fn a_diverged_member_is_fenced_and_alarmed_until_it_is_replaced() {
     let mut world = World::new(3);
     world.commit(&[put("right")], Some(&[put("wrong")]));
     world.put_until_compared();
-    assert_eq!(world.astray(), [false, false, true]);
-    let raise = Command::Alarm(AlarmCommand::Raise(corrupt(ASTRAY)));
+    assert_eq!(world.diverged(), [false, false, true]);
+    let raise = Command::Alarm(AlarmCommand::Raise(corrupt(DIVERGED)));
     assert_eq!(world.proposed[0], raise);
-    let applied = world.members[ASTRAY].applied_index();
+    let applied = world.members[DIVERGED].applied_index();
     world.commit(&[raise], None);
-    assert_eq!(world.members[ASTRAY].applied_index(), applied, "it does nothing more");
+    assert_eq!(world.members[DIVERGED].applied_index(), applied, "it does nothing more");
     world.proposed.clear();
-    world.step(LEADER, Input::Tick);
+    world.step(LEADER, ApplyInput::Tick);
     assert!(world.proposed.is_empty(), "it is still there");
-    world.commit(&[Command::Members(MemberChange::Remove(id(ASTRAY)))], None);
-    world.step(LEADER, Input::Tick);
-    assert_eq!(world.proposed, [Command::Alarm(AlarmCommand::Clear(corrupt(ASTRAY)))]);
+    world.commit(&[Command::Members(MemberChange::Remove(id(DIVERGED)))], None);
+    world.step(LEADER, ApplyInput::Tick);
+    assert_eq!(world.proposed, [Command::Alarm(AlarmCommand::Clear(corrupt(DIVERGED)))]);
 }
 
 #[test]
-fn of_two_that_differ_nobody_knows_which_is_right() {
+fn two_members_that_differ_are_undecided() {
     let mut world = World::new(2);
     world.members[1].state.forget_lease(LeaseId(1));
     world.put_until_compared();
-    assert_eq!(world.astray(), [false; 2]);
+    assert_eq!(world.diverged(), [false; 2]);
     assert_eq!(world.proposed[0], Command::Alarm(AlarmCommand::Raise(corrupt(1))));
 }
 
@@ -172,5 +175,5 @@ fn the_planted_bug_would_let_it_go_on() {
     world.commit(&[put("right")], Some(&[put("wrong")]));
     world.put_until_compared();
     plant(None);
-    assert_eq!(world.astray(), [false; 3], "which the test above would not let pass");
+    assert_eq!(world.diverged(), [false; 3], "which the test above would not let pass");
 }

@@ -22,7 +22,7 @@ fn has_leader(cluster: &Cluster, ids: &[NodeId]) -> bool {
 }
 
 #[test]
-fn who_founds_a_cluster_has_nothing_to_forget() {
+fn members_of_a_new_cluster_are_not_in_doubt() {
     let cluster = Cluster::led_by(NodeId(1));
     assert!(cluster.members.values().all(|member| !member.is_in_doubt()));
 }
@@ -33,7 +33,7 @@ fn a_member_that_lost_its_disk_is_in_doubt_until_something_of_its_own_is_committ
     let rest = [NodeId(2), NodeId(3)];
     cluster.tick_all(&rest, ELECTION_TICKS * 6);
     assert!(!has_leader(&cluster, &rest), "what it was told first need not be all that it acknowledged once");
-    cluster.step(NodeId(2), Input::Vouched);
+    cluster.step(NodeId(2), Input::OwnEntryCommitted);
     assert!(!cluster.members[&NodeId(2)].is_in_doubt());
     cluster.tick_all(&rest, ELECTION_TICKS * 3);
     assert!(has_leader(&cluster, &rest));
@@ -49,16 +49,16 @@ fn no_time_ends_a_doubt() {
 }
 
 #[test]
-fn a_member_that_has_heard_from_all_others_elects_whoever_lacks_nothing() {
+fn a_member_that_heard_from_all_others_elects_a_candidate_with_the_longest_log() {
     let mut cluster = brought_back();
     let rest = [NodeId(2), NodeId(3)];
     let floor = cluster.members[&NodeId(3)].last();
     let beyond = Position { index: floor.index.next(), ..floor };
     let term = cluster.members[&NodeId(3)].status().term;
-    cluster.step(NodeId(2), Input::Settled { floor: beyond, term });
+    cluster.step(NodeId(2), Input::FloorKnown { floor: beyond, term });
     cluster.tick_all(&rest, ELECTION_TICKS * 10);
     assert!(!has_leader(&cluster, &rest), "neither has everything");
-    cluster.step(NodeId(2), Input::Settled { floor, term });
+    cluster.step(NodeId(2), Input::FloorKnown { floor, term });
     cluster.tick_all(&rest, ELECTION_TICKS * 3);
     assert!(has_leader(&cluster, &rest));
 }
@@ -71,7 +71,7 @@ fn a_vote_that_may_be_forgotten_is_not_given_again() {
     let (floor, term) = (cluster.members[&NodeId(1)].last(), cluster.members[&NodeId(1)].status().term);
     let later = Term(term.0 + 5);
     cluster.members.insert(NodeId(2), member(NodeId(2), &MEMBERS, Doubt::None));
-    cluster.step(NodeId(2), Input::Settled { floor, term: later });
+    cluster.step(NodeId(2), Input::FloorKnown { floor, term: later });
     let request = |term: Term| {
         Message(eraftpb::Message {
             msg_type: MessageType::MsgRequestVote,
@@ -99,7 +99,7 @@ fn torn(last: Doubt) -> (Cluster, Position) {
     cluster.step(NodeId(1), Input::Propose(data("kept")));
     cluster.settle();
     let kept = cluster.members[&NodeId(2)].last();
-    let mut restoring = Restoring::default();
+    let mut restoring = LogReplay::default();
     restoring.add(Record::Boot(Boot(1)));
     restoring.add(Record::Vote { term: kept.term, vote: Some(NodeId(1)), commit: Index(0) });
     let entries = cluster.committed[&NodeId(2)].clone();
@@ -112,7 +112,7 @@ fn torn(last: Doubt) -> (Cluster, Position) {
 }
 
 #[test]
-fn a_member_whose_last_frame_is_in_doubt_elects_nobody_who_may_lack_it() {
+fn a_member_in_doubt_of_its_last_frame_elects_no_candidate_that_may_lack_it() {
     let (mut cluster, _) = torn(Doubt::LastFrame);
     let rest = [NodeId(2), NodeId(3)];
     cluster.tick_all(&rest, ELECTION_TICKS * 100);
@@ -140,12 +140,12 @@ fn an_entry_of_a_later_term_ends_the_doubt_of_the_last_frame() {
 fn a_doubt_survives_further_starts_until_it_is_over() {
     let mut out = Output::default();
     let mut doubting = |records: &[Record]| {
-        let mut restoring = Restoring::default();
+        let mut restoring = LogReplay::default();
         records.iter().for_each(|record| restoring.add(record.clone()));
         let restored = restoring.finish(Position::ORIGIN).unwrap();
         let mut raft = Raft::new(params(NodeId(2), &MEMBERS), restored);
         let doubted = raft.is_in_doubt();
-        raft.step(Input::Vouched);
+        raft.step(Input::OwnEntryCommitted);
         raft.collect(&mut out);
         doubted
     };
@@ -163,7 +163,7 @@ fn a_store_that_was_made_of_a_backup_has_nothing_to_forget_and_one_without_its_l
     let at = Position { term: Term(3), index: Index(40) };
     for config in [None, Some(Config { voters: MEMBERS.to_vec(), ..Config::default() })] {
         let lost_its_log = config.is_some();
-        let restored = Restored { config, ..Restoring::default().finish(at).unwrap() };
+        let restored = RestoredState { config, ..LogReplay::default().finish(at).unwrap() };
         assert_eq!(Raft::new(params(NodeId(2), &MEMBERS), restored).is_in_doubt(), lost_its_log);
     }
 }

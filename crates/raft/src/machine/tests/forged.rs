@@ -13,7 +13,7 @@ fn message(kind: MessageType, from: u64, term: u64) -> eraftpb::Message {
 }
 
 /// Why member 2 of a cluster led by member 1 refuses a message, if it does.
-fn refusal(cluster: &mut Cluster, forged: eraftpb::Message) -> Option<Refusal> {
+fn refusal(cluster: &mut Cluster, forged: eraftpb::Message) -> Option<ProtocolViolation> {
     let raft = cluster.members.get_mut(&NodeId(2)).unwrap();
     raft.step(Input::Received(Message(forged)));
     let mut out = Output::default();
@@ -31,7 +31,7 @@ fn beyond_the_log() -> eraftpb::Message {
 fn an_append_beyond_the_log_is_refused() {
     plant(None);
     let mut cluster = Cluster::led_by(NodeId(1));
-    assert_eq!(refusal(&mut cluster, beyond_the_log()), Some(Refusal::Log));
+    assert_eq!(refusal(&mut cluster, beyond_the_log()), Some(ProtocolViolation::Log));
     plant(Some(Mutant::AppendNotValidated));
     let caught = catch_unwind(AssertUnwindSafe(|| refusal(&mut cluster, beyond_the_log())));
     plant(None);
@@ -45,7 +45,7 @@ fn a_term_that_no_elections_can_have_reached_is_refused_from_one_peer_and_taken_
     let term = |cluster: &Cluster| cluster.members[&NodeId(2)].status().term.0;
     let before = term(&cluster);
     let heartbeat = |from, term| message(MessageType::MsgHeartbeat, from, term);
-    assert_eq!(refusal(&mut cluster, heartbeat(3, FAR)), Some(Refusal::TermJump));
+    assert_eq!(refusal(&mut cluster, heartbeat(3, FAR)), Some(ProtocolViolation::TermJump));
     assert_eq!(term(&cluster), before);
     assert_eq!(refusal(&mut cluster, heartbeat(1, FAR)), None, "two of three report this term");
     assert_eq!(term(&cluster), FAR);
@@ -61,7 +61,7 @@ fn members_that_stand_at_an_impossible_term_elect_again() {
     plant(None);
     let mut cluster = Cluster::new();
     for id in MEMBERS {
-        let mut restoring = Restoring::default();
+        let mut restoring = LogReplay::default();
         restoring.add(Record::Boot(Boot(1)));
         restoring.add(Record::Vote { term: Term(FAR), vote: None, commit: Index::ZERO });
         let restored = restoring.finish(Position::ORIGIN).unwrap();
@@ -96,13 +96,17 @@ fn a_snapshot_with_an_impossible_configuration_or_over_what_is_committed_is_refu
         [(&[], &[2]), (&[1, 2], &[2]), (&[1, 2, 2], &[]), (&[0, 1, 2], &[])];
     for (voters, learners) in unlawful {
         let forged = announcement(90, voters, learners);
-        assert_eq!(refusal(&mut cluster, forged), Some(Refusal::Configuration), "{voters:?} {learners:?}");
+        assert_eq!(
+            refusal(&mut cluster, forged),
+            Some(ProtocolViolation::Configuration),
+            "{voters:?} {learners:?}"
+        );
     }
     let committed = cluster.members[&NodeId(2)].status().committed.0;
     let mut rewriting = announcement(committed, &[1, 2], &[]);
     rewriting.term = 9;
     rewriting.mut_snapshot().mut_metadata().term = 9;
-    assert_eq!(refusal(&mut cluster, rewriting), Some(Refusal::Snapshot));
+    assert_eq!(refusal(&mut cluster, rewriting), Some(ProtocolViolation::Snapshot));
 }
 
 #[test]
@@ -116,12 +120,12 @@ fn fields_that_contradict_each_other_are_refused() {
     let mut unborn = message(MessageType::MsgAppend, 1, 1);
     unborn.entries = vec![eraftpb::Entry { index: 1, ..Default::default() }].into();
     for forged in [future, asks, unborn] {
-        assert_eq!(refusal(&mut cluster, forged), Some(Refusal::Fields));
+        assert_eq!(refusal(&mut cluster, forged), Some(ProtocolViolation::Fields));
     }
 }
 
 #[test]
-fn a_vote_that_was_not_asked_for_yet_elects_nobody() {
+fn an_unrequested_vote_elects_no_candidate() {
     plant(None);
     let mut cluster = Cluster::led_by(NodeId(1));
     cluster.prompt.retain(|id| *id != NodeId(2));

@@ -4,15 +4,15 @@ use super::*;
 use base::mutant::{Mutant, plant};
 
 /// Ticks until another member leads, while no message reaches the leader, member 1.
-fn ticks_until_followed(cluster: &mut Cluster) -> usize {
+fn ticks_until_replaced(cluster: &mut Cluster) -> usize {
     let rest = [NodeId(2), NodeId(3)];
     for ticks in 1..ELECTION_TICKS * 10 {
         for id in MEMBERS {
             cluster.step(id, Input::Tick);
         }
         cluster.settle_among(&rest);
-        let told: Vec<_> = std::mem::take(&mut cluster.notes);
-        if told.iter().any(|(id, note)| *id == NodeId(1) && matches!(note, Note::SteppedDown(_))) {
+        let told: Vec<_> = std::mem::take(&mut cluster.events);
+        if told.iter().any(|(id, note)| *id == NodeId(1) && matches!(note, RaftEvent::SteppedDown(_))) {
             for id in rest {
                 cluster.step(id, Input::Lost(NodeId(1)));
             }
@@ -29,14 +29,14 @@ fn a_leader_that_can_send_and_not_receive_is_followed_within_two_election_timeou
     for early in 0..ELECTION_TICKS {
         let mut cluster = Cluster::led_by(NodeId(1));
         cluster.tick_all(&MEMBERS, early);
-        let ticks = ticks_until_followed(&mut cluster);
+        let ticks = ticks_until_replaced(&mut cluster);
         assert!(ticks <= 2 * ELECTION_TICKS, "{ticks} ticks");
         assert!(!cluster.members[&NodeId(1)].is_leader());
     }
     plant(Some(Mutant::DeafLeaderStays));
     let mut cluster = Cluster::led_by(NodeId(1));
     cluster.tick_all(&MEMBERS, ELECTION_TICKS / 2);
-    let ticks = ticks_until_followed(&mut cluster);
+    let ticks = ticks_until_replaced(&mut cluster);
     plant(None);
     assert!(ticks > 2 * ELECTION_TICKS, "the planted bug takes longer: {ticks} ticks");
 }

@@ -4,17 +4,17 @@ use std::sync::mpsc;
 const PATIENCE: Duration = Duration::from_secs(300);
 const NOW: Instant = Instant(0);
 
-fn source(user: &str) -> Source {
-    Source::new(Some([10, 0, 0, 1].into()), user)
+fn source(user: &str) -> LoginSource {
+    LoginSource::new(Some([10, 0, 0, 1].into()), user)
 }
 
-async fn hash(hashing: &Hashing, password: &str) -> Bytes {
+async fn hash(hashing: &PasswordHasher, password: &str) -> Bytes {
     hashing.hash(source("ann"), password.to_owned(), PATIENCE).await.unwrap()
 }
 
-async fn fits(hashing: &Hashing, password: &str, hash: impl Into<Bytes>) -> bool {
-    let known = Known::Hash(hash.into());
-    hashing.fits(NOW, source("ann"), password.to_owned(), known, PATIENCE).await.unwrap()
+async fn matches_hash(hashing: &PasswordHasher, password: &str, hash: impl Into<Bytes>) -> bool {
+    let known = StoredHash::Hash(hash.into());
+    hashing.matches_hash(NOW, source("ann"), password.to_owned(), known, PATIENCE).await.unwrap()
 }
 
 /// Keeps all threads of hashing busy until it is dropped.
@@ -23,7 +23,7 @@ struct Busy {
 }
 
 impl Busy {
-    async fn make(hashing: &Arc<Hashing>) -> Busy {
+    async fn make(hashing: &Arc<PasswordHasher>) -> Busy {
         let mut held = Vec::new();
         for _ in 0..THREADS_MAX {
             let ((release, released), (began, begun)) = (mpsc::channel::<()>(), oneshot::channel());
@@ -42,62 +42,64 @@ impl Busy {
     }
 }
 
-fn waiting(hashing: &Hashing) -> usize {
+fn waiting(hashing: &PasswordHasher) -> usize {
     lock(&hashing.work).queue.len()
 }
 
 #[tokio::test]
 async fn a_password_fits_its_hash_and_no_other() {
-    let hashing = Hashing::new(4);
+    let hashing = PasswordHasher::new(4);
     let sesame = hash(&hashing, "open sesame").await;
     assert!(sesame.starts_with(b"$2a$04$"), "{sesame:?}");
     for _ in 0..2 {
-        assert!(fits(&hashing, "open sesame", sesame.clone()).await);
-        assert!(!fits(&hashing, "open sesam", sesame.clone()).await);
+        assert!(matches_hash(&hashing, "open sesame", sesame.clone()).await);
+        assert!(!matches_hash(&hashing, "open sesam", sesame.clone()).await);
     }
     assert_ne!(hash(&hashing, "open sesame").await, sesame, "the salt is another");
     for damaged in ["", "$2a$04$", "no hash at all", "sha256", "sha256$2a$04$"] {
-        assert!(!fits(&hashing, "open sesame", damaged).await);
+        assert!(!matches_hash(&hashing, "open sesame", damaged).await);
     }
 }
 
 #[tokio::test]
 async fn no_part_of_a_long_password_is_left_out() {
-    let hashing = Hashing::new(4);
+    let hashing = PasswordHasher::new(4);
     for len in [71, 72, 73, 200, 5_000] {
         let password = "p".repeat(len);
         let stored = hash(&hashing, &password).await;
         assert_eq!(stored.starts_with(HASHED_BEFORE.as_bytes()), len >= BCRYPT_BYTES_MAX);
-        assert!(fits(&hashing, &password, stored.clone()).await, "{len}");
+        assert!(matches_hash(&hashing, &password, stored.clone()).await, "{len}");
         for other in
             [&password[1..], &format!("{password}p"), &format!("{password}\0"), &digest_of(&password)]
         {
-            assert!(!fits(&hashing, other, stored.clone()).await, "{len}");
+            assert!(!matches_hash(&hashing, other, stored.clone()).await, "{len}");
         }
     }
 }
 
 #[tokio::test]
 async fn hashes_of_older_releases_fit_as_they_did() {
-    let hashing = Hashing::new(4);
+    let hashing = PasswordHasher::new(4);
     let long = "p".repeat(100);
     // They cut it.
     let old = bcrypt::hash_with_salt(&long, 4, [7; 16]).unwrap().format_for_version(bcrypt::Version::TwoA);
-    assert!(fits(&hashing, &long, old).await);
+    assert!(matches_hash(&hashing, &long, old).await);
     let empty = bcrypt::hash_with_salt("", 4, [7; 16]).unwrap().format_for_version(bcrypt::Version::TwoA);
-    assert!(fits(&hashing, "", empty).await);
+    assert!(matches_hash(&hashing, "", empty).await);
 }
 
 #[tokio::test]
 async fn a_login_of_a_user_that_does_not_exist_waits_and_works_as_any_other() {
-    let hashing = Arc::new(Hashing::new(4));
+    let hashing = Arc::new(PasswordHasher::new(4));
     let stored = hash(&hashing, "secret").await;
     let busy = Busy::make(&hashing).await;
-    let ask = |known: Known| {
+    let ask = |known: StoredHash| {
         let hashing = hashing.clone();
-        tokio::spawn(async move { hashing.fits(NOW, source("ann"), "wrong".into(), known, PATIENCE).await })
+        tokio::spawn(async move {
+            hashing.matches_hash(NOW, source("ann"), "wrong".into(), known, PATIENCE).await
+        })
     };
-    let (one, other) = (ask(Known::Hash(stored)), ask(Known::Nothing));
+    let (one, other) = (ask(StoredHash::Hash(stored)), ask(StoredHash::Missing));
     while waiting(&hashing) < 2 {
         tokio::task::yield_now().await;
     }
@@ -108,7 +110,7 @@ async fn a_login_of_a_user_that_does_not_exist_waits_and_works_as_any_other() {
 
 #[tokio::test]
 async fn a_flood_of_logins_does_not_keep_others_waiting() {
-    let hashing = Arc::new(Hashing::new(4));
+    let hashing = Arc::new(PasswordHasher::new(4));
     let busy = Busy::make(&hashing).await;
     let (served, order) = mpsc::channel();
     let login = |user: &'static str| {
@@ -139,7 +141,7 @@ async fn a_flood_of_logins_does_not_keep_others_waiting() {
 
 #[tokio::test]
 async fn a_login_that_was_given_up_is_not_hashed_and_takes_no_place() {
-    let hashing = Arc::new(Hashing::new(4));
+    let hashing = Arc::new(PasswordHasher::new(4));
     let busy = Busy::make(&hashing).await;
     for _ in 0..100 {
         let outcome = hashing.run(source("ann"), Duration::ZERO, || panic!("no caller waits for it")).await;
@@ -152,11 +154,11 @@ async fn a_login_that_was_given_up_is_not_hashed_and_takes_no_place() {
 
 #[tokio::test]
 async fn a_login_that_fitted_before_needs_no_turn() {
-    let hashing = Arc::new(Hashing::new(4));
+    let hashing = Arc::new(PasswordHasher::new(4));
     let stored = hash(&hashing, "secret").await;
-    assert!(fits(&hashing, "secret", stored.clone()).await);
+    assert!(matches_hash(&hashing, "secret", stored.clone()).await);
     let _busy = Busy::make(&hashing).await;
-    assert!(fits(&hashing, "secret", stored).await);
+    assert!(matches_hash(&hashing, "secret", stored).await);
 }
 
 #[test]

@@ -1,0 +1,89 @@
+//! One read through the mesh: the version that the request demands at least, and what was read where.
+//! A request's head and a key go in; the record, the region that it was read in, and how far this one is behind come
+//! out. A client that sends a session token, or the version of an earlier answer, never sees less.
+
+use super::refusal::Refusal;
+use super::request_head::RequestHead;
+use super::store::live;
+use super::{Rest, clock, home, session};
+use axum::http::HeaderValue;
+use axum::response::Response;
+use base::Code;
+use mesh::RegionId;
+use mesh::key::Key;
+use mesh::record::Record;
+use mesh::request::{Get, Level, Reply, Request};
+use std::time::Duration;
+
+/// How long a read waits for the demanded version, if it does not say.
+const SEEN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The result of a read.
+pub struct ReadResult {
+    pub record: Option<Box<Record>>,
+    from: RegionId,
+    lag_ms: u64,
+}
+
+pub async fn read(rest: &Rest, head: &RequestHead, key: Key) -> Result<ReadResult, Refusal> {
+    let (r, level, timeout) = (head.r()?, head.level()?, head.timeout()?);
+    let session = head.session()?.unwrap_or_default();
+    let min = head.clock("X-Min-Vector-Clock")?.unwrap_or_default();
+    if level == Level::Linearizable {
+        home::check_decided_here(rest, &head.space, &key)?;
+    }
+    let is_plain = !level.spans_regions() && level != Level::Linearizable;
+    if session.is_empty() && min.is_empty() && is_plain {
+        let record = rest.read(key, r, timeout).await?;
+        return Ok(ReadResult { record, from: RegionId::of(rest.region()), lag_ms: rest.mesh().lag_ms() });
+    }
+    let get = Get { key, r, level, session, min };
+    match rest.ask(Request::Get(Box::new(get)), Some(timeout.unwrap_or(SEEN_TIMEOUT))).await? {
+        Reply::Got(got) => Ok(ReadResult { record: got.record, from: got.from, lag_ms: got.lag_ms }),
+        Reply::Lagging { lag_ms } => Err(lagging(lag_ms)),
+        reply @ Reply::Unavailable { .. } => Err(rest.short(reply)),
+        other => unreachable!("a read is not answered by {other:?}"),
+    }
+}
+
+fn lagging(lag_ms: u64) -> Refusal {
+    let message = format!(
+        "what was seen before has not arrived in this region, which is {lag_ms} ms behind, and no other could be \
+         asked; try again, or ask the region that it was seen in"
+    );
+    Refusal::new(Code::NotSeenHere, message).with("status", "lagging").with("lag_ms", lag_ms)
+}
+
+impl ReadResult {
+    /// The record, if it can be shown. That it is gone advances the session, too.
+    pub fn live(&self, rest: &Rest, head: &RequestHead) -> Result<Box<Record>, Refusal> {
+        live(rest, self.record.clone()).map_err(|refusal| match session::token(head, self.seen()) {
+            Ok(Some(token)) => refusal.in_session(token),
+            _ => refusal,
+        })
+    }
+
+    /// It was read in this region.
+    pub fn is_local(&self, rest: &Rest) -> bool {
+        self.from == rest.region_id()
+    }
+
+    pub fn seen(&self) -> impl Iterator<Item = &Record> {
+        self.record.as_deref().into_iter()
+    }
+
+    /// The headers of every read's answer.
+    pub fn head(&self, rest: &Rest, head: &RequestHead, response: &mut Response) -> Result<(), Refusal> {
+        let headers = response.headers_mut();
+        if let Some(record) = &self.record {
+            headers.insert("x-vector-clock", clock::header_of(&record.context));
+        }
+        let from = HeaderValue::try_from(rest.region_name(self.from));
+        headers.insert("x-served-from", from.unwrap_or(HeaderValue::from_static("unnamed")));
+        headers.insert("x-replication-lag-ms", HeaderValue::from(self.lag_ms));
+        if let Some(token) = session::token(head, self.seen())? {
+            headers.insert(session::HEADER, token);
+        }
+        Ok(())
+    }
+}

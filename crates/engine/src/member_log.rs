@@ -1,0 +1,72 @@
+//! The raft side of the write-ahead log: records in, durability out.
+//! Several persists that gathered while the disk was busy become one frame and one sync.
+
+use crate::error::Error;
+use base::mutant::{Mutant, planted};
+use base::{Index, NodeId, Term};
+use disk::{RecordStream, Wal};
+use raft::{Persist, Record};
+
+pub struct MemberLog {
+    wal: Wal,
+    /// The last vote in the log.
+    vote: Option<(Term, Option<NodeId>)>,
+    /// A vote or a term was written that is not sealed yet.
+    unsealed: bool,
+}
+
+/// The size of the sealing frame, as the payload of a record.
+const SEAL_BYTES: usize = 16;
+
+impl MemberLog {
+    pub(crate) fn new(wal: Wal) -> MemberLog {
+        MemberLog { wal, vote: None, unsealed: false }
+    }
+
+    /// Writes the records of all persists as one frame; they are durable after `sync`.
+    pub fn write(&mut self, persists: &[Persist]) -> Result<(), Error> {
+        let records: Vec<_> = persists.iter().flat_map(|persist| &persist.records).map(to_disk).collect();
+        self.wal.write(&records)?;
+        for persist in persists {
+            persist.records.iter().for_each(|record| self.note_vote(record));
+        }
+        Ok(())
+    }
+
+    fn note_vote(&mut self, record: &Record) {
+        if let Record::Vote { term, vote, .. } = record {
+            let vote = Some((*term, *vote));
+            self.unsealed |= self.vote != vote && !planted(Mutant::VotesNotSealed);
+            self.vote = vote;
+        }
+    }
+
+    /// A vote or a term that was sent to others is never in the last frame, the only frame whose loss can go unnoticed.
+    pub fn sync(&mut self) -> Result<(), Error> {
+        if std::mem::take(&mut self.unsealed) { Ok(self.wal.seal()?) } else { Ok(self.wal.sync()?) }
+    }
+
+    /// Whether all this can be written without new disk space.
+    pub fn fits(&self, persists: &[Persist]) -> bool {
+        let records = persists.iter().flat_map(|persist| &persist.records);
+        self.wal.has_space_for(records.map(Record::size_max).chain([SEAL_BYTES]))
+    }
+
+    /// The raft log was cut here.
+    pub fn release(&mut self, index: Index) -> Result<(), Error> {
+        Ok(self.wal.release(RecordStream::Raft, index.0)?)
+    }
+
+    pub fn size_bytes(&self) -> u64 {
+        self.wal.size_bytes()
+    }
+}
+
+pub(crate) fn to_disk(record: &Record) -> disk::WalRecord {
+    disk::WalRecord {
+        stream: RecordStream::Raft,
+        position: record.position().0,
+        sticky: record.sticky(),
+        payload: record.encode(),
+    }
+}

@@ -1,0 +1,276 @@
+//! Regions that keep homes: leaders that change, clocks that run apart, words that are lost and late. No two regions own
+//! a place at a time, and when all is well again one does.
+
+use super::*;
+use crate::homes::HomeTransfer;
+use base::{NodeId, Rng};
+
+const STEP: u64 = 10_000;
+const LEASE: u64 = 2_000;
+const SECOND: u64 = 1_000_000;
+/// Who may lead a region.
+const NODES: usize = 2;
+
+struct Region {
+    id: RegionId,
+    leader: usize,
+    homes: Homes,
+    version: u64,
+    stewards: Vec<HomeElection>,
+    clocks: Vec<HybridClock>,
+}
+
+/// Runs at its own pace from its own beginning.
+#[derive(Clone, Copy)]
+struct HybridClock {
+    start: u64,
+    per_mille: u64,
+}
+
+impl HybridClock {
+    fn at(self, now: u64) -> Instant {
+        Instant(self.start + now * self.per_mille / 1_000)
+    }
+
+    fn truly(self, at: Instant) -> u64 {
+        (at.0 - self.start) * 1_000 / self.per_mille
+    }
+}
+
+enum Event {
+    HomeMessage { to: usize, node: usize, from: RegionId, message: HomeMessage },
+    Propose { region: usize, version: u64, homes: Homes },
+}
+
+struct World {
+    rng: Rng,
+    now: u64,
+    regions: Vec<Region>,
+    events: BTreeMap<(u64, u64), Event>,
+    n_events: u64,
+    cut: BTreeSet<(usize, usize)>,
+    /// By region: the tenure of the place and when it truly ends.
+    held: BTreeMap<usize, (u64, u64)>,
+    /// Owners that followed each other.
+    passed: u64,
+}
+
+fn scope() -> HomeScope {
+    HomeScope::new("shop", "")
+}
+
+impl World {
+    fn new(seed: u64, n: usize) -> World {
+        let mut rng = Rng::new(seed);
+        let mut region = |nth: usize| {
+            let id = RegionId::of(&format!("r{nth}"));
+            let mut clock =
+                |_| HybridClock { start: rng.between(0, 50 * SECOND), per_mille: rng.between(990, 1_011) };
+            let process = |node: usize| ProcessId { node: NodeId((10 * nth + node) as u64), start: 1 };
+            Region {
+                id,
+                leader: 0,
+                homes: Homes::default(),
+                version: 0,
+                clocks: (0..NODES).map(&mut clock).collect(),
+                stewards: (0..NODES).map(|node| HomeElection::new(id, process(node))).collect(),
+            }
+        };
+        let mut regions: Vec<Region> = (0..n).map(&mut region).collect();
+        let transfer = HomeTransfer { to: regions[0].id, epoch: None, lease_ms: Some(LEASE) };
+        regions[0].homes.transfer(&scope(), transfer).unwrap();
+        World {
+            rng,
+            now: 0,
+            regions,
+            events: BTreeMap::new(),
+            n_events: 0,
+            cut: BTreeSet::new(),
+            held: BTreeMap::new(),
+            passed: 0,
+        }
+    }
+
+    fn after(&mut self, span: u64, event: Event) {
+        self.n_events += 1;
+        self.events.insert((self.now + span, self.n_events), event);
+    }
+
+    fn run(&mut self, span: u64, storms: bool) -> Option<String> {
+        let end = self.now + span;
+        while self.now < end {
+            self.now += STEP;
+            while let Some(entry) = self.events.first_entry()
+                && entry.key().0 <= self.now
+            {
+                let event = entry.remove();
+                self.handle(event);
+            }
+            if storms && self.rng.chance(10_000) {
+                self.strike();
+            }
+            for nth in 0..self.regions.len() {
+                if let Some(wrong) = self.tick(nth) {
+                    return Some(wrong);
+                }
+            }
+        }
+        None
+    }
+
+    fn strike(&mut self) {
+        let n = self.regions.len() as u64;
+        let one = self.rng.between(0, n) as usize;
+        match self.rng.between(0, 6) {
+            0 | 1 => {
+                // One region alone, sometimes only one way.
+                let both = self.rng.chance(700_000);
+                for other in (0..n as usize).filter(|other| *other != one) {
+                    self.cut.insert((one, other));
+                    if both {
+                        self.cut.insert((other, one));
+                    }
+                }
+            }
+            2 => {
+                let other = self.rng.between(0, n) as usize;
+                self.cut.extend([(one, other), (other, one)]);
+            }
+            3 | 4 => self.cut.clear(),
+            _ => self.regions[one].leader = self.rng.between(0, NODES as u64) as usize,
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::HomeMessage { to, node, from, message } => {
+                let region = &mut self.regions[to];
+                let now = region.clocks[node].at(self.now);
+                region.stewards[node].receive(now, from, message);
+            }
+            Event::Propose { region, version, homes } => {
+                let region = &mut self.regions[region];
+                if region.version == version {
+                    (region.homes, region.version) = (homes, version + 1);
+                }
+            }
+        }
+    }
+
+    fn tick(&mut self, nth: usize) -> Option<String> {
+        let others: BTreeSet<RegionId> = self.regions.iter().map(|region| region.id).collect();
+        let region = &mut self.regions[nth];
+        let others = others.into_iter().filter(|id| *id != region.id).collect();
+        let (from, version, mut acts) = (region.id, region.version, HomeActions::default());
+        let clock = region.clocks[region.leader];
+        for node in 0..NODES {
+            let leads = region.leader == node;
+            let told =
+                region.stewards[node].tick(region.clocks[node].at(self.now), leads, &region.homes, &others);
+            if leads {
+                acts = told;
+            }
+        }
+        if let Some(homes) = acts.next {
+            let span = self.rng.between(1_000, 60_000);
+            self.after(span, Event::Propose { region: nth, version, homes });
+        }
+        for to in (0..self.regions.len())
+            .filter(|to| *to != nth && !self.cut.contains(&(nth, *to)))
+            .collect::<Vec<_>>()
+        {
+            for node in 0..NODES {
+                let span = self.rng.between(1_000, 80_000);
+                if let Some(message) = acts.message.clone().filter(|_| !self.rng.chance(50_000)) {
+                    let message = HomeMessage::decode(message.encode()).expect("a word can be read");
+                    self.after(span, Event::HomeMessage { to, node, from, message });
+                }
+            }
+        }
+        for home_lease in acts.held {
+            let until = clock.truly(home_lease.until);
+            let held = self.held.entry(nth).or_default();
+            self.passed += u64::from(held.0 < home_lease.epoch);
+            *held = (home_lease.epoch, until.max(held.1));
+        }
+        let owners = self.held.iter().filter(|(_, (_, until))| *until > self.now);
+        let owners: Vec<_> = owners.map(|(nth, (epoch, _))| (*nth, *epoch)).collect();
+        (owners.len() > 1).then(|| format!("at {} µs these own the place: {owners:?}", self.now))
+    }
+
+    fn owner(&self) -> Option<usize> {
+        self.held.iter().find(|(_, (_, until))| *until > self.now).map(|(nth, _)| *nth)
+    }
+
+    /// Nothing goes wrong any more.
+    fn calm(&mut self) -> Option<String> {
+        self.cut.clear();
+        let wrong = self.run(10 * SECOND, false);
+        let ownerships: Vec<_> =
+            self.regions.iter().map(|region| (region.id, region.homes.get(&scope()))).collect();
+        let agree = self.regions.iter().all(|region| region.homes == self.regions[0].homes);
+        wrong
+            .or_else(|| (!agree).then(|| format!("regions differ about the owner: {ownerships:?}")))
+            .or_else(|| self.owner().is_none().then(|| "no region owns the scope".to_owned()))
+    }
+}
+
+fn storm(seed: u64) -> (Option<String>, u64) {
+    let mut world = World::new(seed, 2 + (seed % 4) as usize);
+    let wrong = world.run(40 * SECOND, true).or_else(|| world.calm());
+    (wrong, world.passed)
+}
+
+/// For the list of scenes with their planted bugs.
+pub(crate) fn no_two_own_a_place(seed: u64) -> Option<String> {
+    (40 * seed..40 * seed + 40).find_map(|seed| storm(seed).0)
+}
+
+/// A few, or as many as `HOME_STORMS` says.
+#[expect(clippy::disallowed_methods, reason = "a test may be told to take its time")]
+fn n_storms() -> u64 {
+    std::env::var("HOME_STORMS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(60)
+}
+
+#[test]
+fn no_two_regions_own_a_place_whatever_happens_between_them() {
+    let seeds = n_storms();
+    let mut passed = 0;
+    for seed in 0..seeds {
+        let (wrong, n) = storm(seed);
+        assert_eq!(wrong, None, "seed {seed}");
+        passed += n;
+    }
+    assert!(passed > seeds, "homes have to move for this to say anything: {passed}");
+}
+
+#[test]
+fn a_home_whose_region_is_gone_passes_on_and_its_owner_stops_before() {
+    let mut world = World::new(3, 3);
+    assert_eq!(world.run(3 * SECOND, false), None);
+    assert_eq!(world.owner(), Some(0));
+    for other in 1..3 {
+        world.cut.extend([(0, other), (other, 0)]);
+    }
+    assert_eq!(world.run(5 * SECOND, false), None);
+    let owner = world.owner().expect("a region took over");
+    assert_ne!(owner, 0);
+    assert_eq!(world.calm(), None);
+    assert_eq!(world.owner(), Some(owner), "and keeps it when the first is back");
+    assert_eq!(world.regions[0].homes.get(&scope()).map(|ownership| ownership.home.epoch), Some(2));
+}
+
+#[test]
+fn of_two_regions_the_owner_goes_on_and_the_other_waits_until_somebody_decides() {
+    let mut world = World::new(4, 2);
+    assert_eq!(world.run(3 * SECOND, false), None);
+    world.cut.extend([(0, 1), (1, 0)]);
+    assert_eq!(world.run(10 * SECOND, false), None);
+    assert_eq!(world.owner(), Some(0));
+    // The first is gone, and evicted: what is left of the regions is a majority of itself.
+    let (now, region) = (world.now, &mut world.regions[1]);
+    let now = region.clocks[0].at(now);
+    let acts = region.stewards[0].tick(now, true, &region.homes, &BTreeSet::new());
+    let next = acts.next.expect("it stands").get(&scope()).unwrap();
+    assert_eq!((next.home.region, next.home.epoch), (region.id, 2));
+}

@@ -1,0 +1,189 @@
+//! Whether a member's disk still has space: free space of the disk, and space that the store's file can reuse.
+//! Measures go in; whether space is low comes out, and which alarm to raise or clear. Once low, twice as much must be
+//! free before the alarm is cleared. The alarm is this member's own, and no other member clears it.
+
+use base::{Instant, NodeId};
+use coord::{Alarm, AlarmCommand, AlarmKind};
+use std::time::Duration;
+
+/// A proposal that had no effect for this long is made again.
+const PROPOSE_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// This part of the free space inside the store's file counts: the rest is fragmented, or waits for readers.
+const REUSED_PART: u64 = 4;
+/// Rows take about so many times their size in the store's file.
+const STORE_OVERHEAD: u64 = 2;
+
+/// What was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskMeasures {
+    /// Of the disk, beside what is kept in reserve.
+    pub free_bytes: u64,
+    /// What the store's file takes of the disk.
+    pub taken_bytes: u64,
+    /// What rows hold of it.
+    pub held_bytes: u64,
+    /// Rows that are still to be written to it.
+    pub unflushed_bytes: u64,
+    /// Something is still being removed from it, which takes space before it gives any.
+    pub sweeping: bool,
+    /// The largest request that was refused since the last check for lack of space, whatever else was under way.
+    pub refused_bytes: u64,
+}
+
+impl DiskMeasures {
+    /// What can still be written, on the disk and in the store's file.
+    fn space(&self) -> u64 {
+        let reusable = self.taken_bytes.saturating_sub(self.held_bytes.saturating_mul(STORE_OVERHEAD));
+        self.free_bytes.saturating_add(reusable / REUSED_PART)
+    }
+
+    pub fn has_ample_space(&self, low_bytes: u64) -> bool {
+        self.space() >= low_bytes
+    }
+
+    /// Whether so much may be under way to the log and to the store without space becoming low. This bounds what is
+    /// accepted between two checks of the disk, however long that is.
+    pub fn has_space_for(&self, under_way_bytes: u64, low_bytes: u64) -> bool {
+        let for_log = under_way_bytes;
+        let for_store = under_way_bytes.saturating_add(self.unflushed_bytes).saturating_mul(STORE_OVERHEAD);
+        self.has_ample_space(low_bytes.saturating_add(for_log).saturating_add(for_store))
+    }
+}
+
+pub struct DiskSpace {
+    me: NodeId,
+    low_bytes: u64,
+    low: bool,
+    proposed: Option<Instant>,
+}
+
+impl DiskSpace {
+    pub fn new(me: NodeId, low_bytes: u64) -> DiskSpace {
+        DiskSpace { me, low_bytes, low: false, proposed: None }
+    }
+
+    /// No write that grows the store should be accepted.
+    pub fn is_low(&self) -> bool {
+        self.low
+    }
+
+    /// A request that was refused although space is not low would be refused for ever: compaction frees space only
+    /// when space is known to be low.
+    pub fn look(&mut self, measures: DiskMeasures) {
+        // Unflushed rows are written before long, and are no reason for an alarm.
+        let flushed = DiskMeasures { unflushed_bytes: 0, ..measures };
+        let enough = if self.low {
+            measures.has_ample_space(2 * self.low_bytes)
+        } else {
+            flushed.has_space_for(measures.refused_bytes, self.low_bytes)
+        };
+        self.low = !enough || self.low && measures.sweeping;
+    }
+
+    /// The command that brings the alarm in line with the disk, if it is not.
+    pub fn alarm(&mut self, now: Instant, mut raised: impl Iterator<Item = Alarm>) -> Option<AlarmCommand> {
+        let own = Alarm { kind: AlarmKind::NoSpace, member: self.me, automatic: false };
+        let command = match (self.low, raised.any(|alarm| alarm == own)) {
+            (true, false) => AlarmCommand::Raise(own),
+            (false, true) => AlarmCommand::Clear(own),
+            _ => {
+                self.proposed = None;
+                return None;
+            }
+        };
+        if self.proposed.is_some_and(|at| now.since(at) < PROPOSE_AGAIN_AFTER) {
+            return None;
+        }
+        self.proposed = Some(now);
+        Some(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: Alarm = Alarm { kind: AlarmKind::NoSpace, member: NodeId(1), automatic: false };
+
+    fn look(space: &mut DiskSpace, free_bytes: u64, taken_bytes: u64, held_bytes: u64) -> bool {
+        space.look(DiskMeasures { free_bytes, taken_bytes, held_bytes, ..DiskMeasures::default() });
+        space.is_low()
+    }
+
+    #[test]
+    fn space_is_low_until_twice_as_much_is_free() {
+        let mut space = DiskSpace::new(NodeId(1), 100);
+        assert!(!look(&mut space, 100, 1_000, 900));
+        assert!(look(&mut space, 99, 1_000, 900));
+        assert!(look(&mut space, 199, 1_000, 900));
+        assert!(!look(&mut space, 200, 1_000, 900));
+    }
+
+    #[test]
+    fn space_freed_in_the_store_file_counts_as_free() {
+        let mut space = DiskSpace::new(NodeId(1), 100);
+        assert!(look(&mut space, 10, 1_000, 900));
+        assert!(look(&mut space, 10, 1_000, 300));
+        space.look(DiskMeasures {
+            free_bytes: 10,
+            taken_bytes: 1_000,
+            held_bytes: 100,
+            sweeping: true,
+            ..DiskMeasures::default()
+        });
+        assert!(space.is_low(), "there is more to come");
+        assert!(!look(&mut space, 10, 1_000, 100));
+    }
+
+    #[test]
+    fn what_is_under_way_counts_for_the_log_and_for_the_store() {
+        let measures =
+            DiskMeasures { free_bytes: 400, taken_bytes: 1_000, held_bytes: 900, ..DiskMeasures::default() };
+        assert!(measures.has_space_for(100, 100));
+        assert!(!measures.has_space_for(101, 100));
+        assert!(!measures.has_space_for(u64::MAX, 100));
+    }
+
+    #[test]
+    fn unflushed_bytes_count_for_the_store_and_raise_no_alarm() {
+        let measures = DiskMeasures { free_bytes: 400, unflushed_bytes: 150, ..DiskMeasures::default() };
+        assert!(measures.has_space_for(0, 100));
+        assert!(!measures.has_space_for(1, 100));
+        let mut space = DiskSpace::new(NodeId(1), 100);
+        space.look(DiskMeasures { unflushed_bytes: 1_000, refused_bytes: 1, ..measures });
+        assert!(!space.is_low());
+    }
+
+    #[test]
+    fn space_is_low_after_a_request_was_refused_for_it() {
+        let mut space = DiskSpace::new(NodeId(1), 100);
+        let measures = DiskMeasures { free_bytes: 129, ..DiskMeasures::default() };
+        assert!(!measures.has_space_for(10, 100));
+        space.look(measures);
+        assert!(!space.is_low(), "no request was refused");
+        space.look(DiskMeasures { refused_bytes: 9, ..measures });
+        assert!(!space.is_low(), "it was refused because of others");
+        space.look(DiskMeasures { refused_bytes: 10, ..measures });
+        assert!(space.is_low());
+        space.look(measures);
+        assert!(space.is_low(), "it does not matter who asks while there is not twice as much");
+        space.look(DiskMeasures { free_bytes: 200, ..measures });
+        assert!(!space.is_low());
+    }
+
+    #[test]
+    fn the_alarm_is_proposed_until_it_is_what_it_should_be() {
+        let mut space = DiskSpace::new(NodeId(1), 100);
+        let second = |number: u64| Instant::ZERO.after(Duration::from_secs(number));
+        assert_eq!(space.alarm(second(0), [].into_iter()), None);
+        look(&mut space, 0, 0, 0);
+        assert_eq!(space.alarm(second(1), [].into_iter()), Some(AlarmCommand::Raise(OWN)));
+        assert_eq!(space.alarm(second(1), [].into_iter()), None, "it is under way");
+        assert_eq!(space.alarm(second(2), [].into_iter()), Some(AlarmCommand::Raise(OWN)));
+        assert_eq!(space.alarm(second(3), [OWN].into_iter()), None);
+        look(&mut space, 1_000, 0, 0);
+        let other = Alarm { automatic: true, ..OWN };
+        assert_eq!(space.alarm(second(4), [other].into_iter()), None, "it is the leader's");
+        assert_eq!(space.alarm(second(5), [OWN].into_iter()), Some(AlarmCommand::Clear(OWN)));
+    }
+}
