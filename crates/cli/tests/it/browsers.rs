@@ -1,8 +1,7 @@
 //! What a browser can be made to send: pages of other sites, names that were pointed here, forms, and pages that were
 //! stored as values. On both ports, in clear and inside TLS, by every path through the server.
 
-use crate::process::{Member, PATIENCE, Plan};
-use crate::rest::Rest;
+use crate::process::{Member, PATIENCE, Plan, until};
 use crate::tls::{pem, wait_ready, with_server_certificate};
 use crate::tour::block_on;
 use std::net::SocketAddr;
@@ -116,12 +115,14 @@ fn start(sealed: bool, flags: &[&str]) -> (Member, [Site; 2]) {
     let member = plan.with(flags).start();
     match sealed {
         true => wait_ready(&member, None),
-        false => {
-            member.wait_ready();
-            Rest::of(&member).wait_for_ring(1);
-        }
+        false => member.wait_ready(),
     }
     let sites = Site::both(&member, sealed);
+    let host = format!("host: {}\r\n{JSON}", sites[1].host());
+    until("the ring serves", || {
+        let written = sites[1].ask("PUT", "/v1/data/ready", &host, r#"{"value":1}"#);
+        (written.status == 200).then_some(())
+    });
     (member, sites)
 }
 
