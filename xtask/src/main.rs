@@ -2,7 +2,8 @@
 //! `cargo xtask check` checks the house rules that no compiler checks; it never writes. `cargo xtask diff-etcd`
 //! and `bench-vs` compare with a real etcd, `costs` counts instructions, `flake` finds tests that fail now and then,
 //! `fuzz` runs the fuzz targets, `malicious-peer` lies to real members on their peer ports, `hostile` measures honest clients
-//! beside hostile ones, `audit` holds the dependencies against deny.toml.
+//! beside hostile ones, `audit` holds the dependencies against deny.toml, `reference` writes the reference pages of the
+//! documents.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks on its streams")]
 
@@ -10,10 +11,12 @@ mod audit;
 mod bench_vs;
 mod costs;
 mod diff_etcd;
+mod documents;
 mod flake;
 mod fuzz;
 mod hostile;
 mod malicious_peer;
+mod reference;
 mod tidy;
 
 use std::path::Path;
@@ -22,7 +25,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 Usage: cargo xtask <verb>
 
-  check      the house rules that no compiler checks: what rooms may depend on, headers, sizes, leftovers
+  check      the house rules that no compiler checks: what rooms may depend on, headers, sizes, leftovers, documents
   diff-etcd --etcd PATH [--ops N] [--seed S] [--althing PATH] [--lanes L]
              the same random requests to that etcd and to Althing; stops at the first difference
 ";
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         Some("flake") => flake::run(root(), std::env::args().skip(2).collect()),
         Some("fuzz") => fuzz::run(root(), std::env::args().skip(2).collect()),
         Some("malicious-peer") => malicious_peer::run(root(), std::env::args().skip(2).collect()),
+        Some("reference") => reference::run(root()),
         Some("hostile") => hostile::run(root(), std::env::args().skip(2).collect()),
         Some("--help" | "-h") => {
             print!("{}", help());
@@ -59,6 +63,7 @@ fn help() -> String {
         fuzz::HELP,
         malicious_peer::HELP,
         hostile::HELP,
+        reference::HELP,
     ]
     .concat()
 }

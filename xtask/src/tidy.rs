@@ -1,6 +1,7 @@
 //! House rules as a test: which crate may depend on which, how a file begins, how long it may grow, and what
 //! must not be left behind.
 
+use crate::documents;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -84,6 +85,7 @@ pub fn complaints(root: &Path) -> Vec<String> {
     for path in rust_files(&root.join("crates")).into_iter().chain(rust_files(&root.join("xtask"))) {
         check_file(root, &path, &mut complaints);
     }
+    documents::check(root, &CRATES.map(|(krate, _)| krate), &mut complaints);
     complaints
 }
 
@@ -98,7 +100,7 @@ fn check_dependencies(root: &Path, krate: &str, allowed: &[&str], complaints: &m
 }
 
 /// The names under `[dependencies]`.
-fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
+pub fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
     let lines = manifest.lines().skip_while(|line| line.trim() != "[dependencies]").skip(1);
     lines
         .take_while(|line| !line.starts_with('['))
@@ -138,7 +140,7 @@ fn check_file(root: &Path, path: &Path, complaints: &mut Vec<String>) {
     }
 }
 
-fn rust_files(dir: &Path) -> Vec<PathBuf> {
+pub fn rust_files(dir: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -152,7 +154,7 @@ fn rust_files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn read(path: &Path) -> String {
+pub fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 

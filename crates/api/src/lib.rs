@@ -15,6 +15,7 @@ mod http;
 mod limits;
 mod metrics;
 mod percent;
+pub mod reference;
 mod request_budget;
 mod rest;
 mod serve;

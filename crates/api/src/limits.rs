@@ -2,7 +2,7 @@
 
 use crate::connections::{ConnectionLimits, Connections};
 use crate::request_budget::RequestBudget;
-use prometheus_client::registry::Registry;
+use server::Registry;
 use std::sync::Arc;
 
 #[derive(Clone)]

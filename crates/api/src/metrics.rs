@@ -9,8 +9,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
 use prost_reflect::{DescriptorPool, MethodDescriptor};
+use server::{MetricDescription, Registry};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -75,6 +75,12 @@ pub const CODE_NAMES: [&str; 17] = [
     "DataLoss",
     "Unauthenticated",
 ];
+
+/// Every metric of the client ports, those without a sample included.
+pub fn metric_table() -> Vec<MetricDescription> {
+    let pool = DescriptorPool::decode(proto::DESCRIPTORS).expect("compiled descriptors are sound");
+    ApiMetrics::new(&pool, true, &ClientLimits::default()).registry.table()
+}
 
 impl ApiMetrics {
     /// With counters for every method that `pool` describes; the duration of calls is observed if `timed`.
@@ -149,7 +155,7 @@ impl ApiMetrics {
     }
 
     pub fn append_to(&self, out: &mut String) {
-        text::encode_registry(out, &self.registry).expect("a string takes all text");
+        self.registry.append_to(out);
         text::encode_eof(out).expect("a string takes all text");
     }
 }

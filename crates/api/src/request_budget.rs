@@ -3,7 +3,7 @@
 //! spent requests get less time, so that slow ones release memory. See docs/adr/0051.
 
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use server::Registry;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

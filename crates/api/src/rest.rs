@@ -38,6 +38,8 @@ mod write;
 
 pub use fast_path::{Client, RestFastPath};
 pub use identity::ClientIdentity;
+pub use openapi::document as openapi_document;
+pub use refusal::describe_code;
 
 use crate::audit;
 use crate::http;

@@ -11,6 +11,7 @@ use crate::config::security;
 use crate::config::setting::{Id, Setting};
 use crate::config::values::Values;
 use crate::dev::Dev;
+use crate::reference::Reference;
 use crate::verbs::Verb;
 use crate::verify::Verify;
 use crate::{etcd, serve, verbs};
@@ -74,6 +75,7 @@ pub fn run() -> ExitCode {
             Ok(OtherCommand::Dev(dev)) => dev.run(),
             Ok(OtherCommand::Completion(completion)) => completion.run(command()),
             Ok(OtherCommand::Verify(verify)) => verify.run(),
+            Ok(OtherCommand::Reference(reference)) => reference.run(command()),
             Ok(OtherCommand::Verb(verb)) => verbs::run(verb),
             Err(error) => error.exit(),
         },
@@ -91,11 +93,14 @@ enum OtherCommand {
     Verify(Verify),
     /// Prints a completion script for a shell
     Completion(Completion),
+    /// Writes the reference pages of the documents
+    #[command(hide = true)]
+    Reference(Reference),
     #[command(flatten)]
     Verb(Verb),
 }
 
-fn command() -> Command {
+pub fn command() -> Command {
     let command = Command::new("althing")
         .version(env!("CARGO_PKG_VERSION"))
         .about(ABOUT)

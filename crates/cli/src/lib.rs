@@ -15,6 +15,7 @@ pub mod fuzzing;
 mod log;
 mod output;
 mod progress;
+mod reference;
 mod rest;
 mod serve;
 mod signals;

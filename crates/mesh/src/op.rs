@@ -29,6 +29,26 @@ pub enum Op {
     Remove(Bytes),
 }
 
+impl Op {
+    /// The bytes of the client's value in it.
+    pub fn value_bytes(&self) -> usize {
+        match self {
+            Op::Put(bytes) | Op::Insert(bytes) | Op::Remove(bytes) => bytes.len(),
+            Op::Delete | Op::Add(_) | Op::Assign(_) => 0,
+        }
+    }
+
+    /// Whether what it does to a value of this kind depends on what was there before. Additions and new elements come to
+    /// the same in any order; so do values that replace what their writer has read.
+    pub fn is_ordered(&self, kind: Kind) -> bool {
+        match self {
+            Op::Put(_) => kind == Kind::Register,
+            Op::Delete | Op::Remove(_) | Op::Assign(_) => true,
+            Op::Add(_) | Op::Insert(_) => false,
+        }
+    }
+}
+
 /// What comes with an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {

@@ -10,10 +10,10 @@ mod writer;
 
 pub use entry::{AuditClass, AuditEntry, AuditOutcome, IdentifiedBy};
 
+use crate::registry::Registry;
 use crate::thread::Thread;
 use disk::RotatedFile;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::registry::Registry;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,7 +49,9 @@ pub enum AuditTarget {
 
 /// The running audit log of a process.
 #[derive(Clone)]
-pub struct Audit {
+pub struct Audit(Arc<Shared>);
+
+struct Shared {
     items: SyncSender<Item>,
     with_reads: bool,
     counters: Counters,
@@ -88,14 +90,14 @@ impl Audit {
         let counters = Counters::default();
         let (counted, node) = (counters.clone(), node.to_owned());
         Thread::spawn("audit", move || writer::run(received, sink, &counted, &node))?;
-        let audit = Audit { items, with_reads, counters };
+        let audit = Audit(Arc::new(Shared { items, with_reads, counters }));
         audit.push(Item::Started { at: SystemTime::now(), with_reads });
         Ok(audit)
     }
 
     /// Whether an entry of this class is recorded when all is well.
     pub fn records(&self, class: AuditClass) -> bool {
-        self.with_reads || class != AuditClass::Read
+        self.0.with_reads || class != AuditClass::Read
     }
 
     /// Records what came of a request, if it changes something or was refused, or if reads are wanted.
@@ -106,8 +108,8 @@ impl Audit {
     }
 
     fn push(&self, item: Item) {
-        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = self.items.try_send(item) {
-            self.counters.drop_entry();
+        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = self.0.items.try_send(item) {
+            self.0.counters.drop_entry();
         }
     }
 
@@ -116,7 +118,7 @@ impl Audit {
         let deadline = Instant::now() + FLUSH_TIMEOUT;
         let (done, written) = sync_channel(1);
         let mut request = Item::Stopped { at: SystemTime::now(), done };
-        while let Err(TrySendError::Full(back)) = self.items.try_send(request) {
+        while let Err(TrySendError::Full(back)) = self.0.items.try_send(request) {
             if Instant::now() >= deadline {
                 return;
             }
@@ -128,7 +130,7 @@ impl Audit {
     }
 
     pub(crate) fn register(&self, registry: &mut Registry) {
-        let Counters { written, dropped, .. } = &self.counters;
+        let Counters { written, dropped, .. } = &self.0.counters;
         registry.register("althing_audit_entries", "Entries of the audit log", written.clone());
         registry.register(
             "althing_audit_dropped",
@@ -140,7 +142,7 @@ impl Audit {
 
 impl std::fmt::Debug for Audit {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Audit").field("with_reads", &self.with_reads).finish_non_exhaustive()
+        formatter.debug_struct("Audit").field("with_reads", &self.0.with_reads).finish_non_exhaustive()
     }
 }
 

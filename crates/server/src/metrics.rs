@@ -4,15 +4,14 @@
 
 use crate::mesh::status::MeshStatus;
 use crate::peer::PeerCounts;
+use crate::registry::{MetricDescription, Registry};
 use crate::status::{Identity, Status};
 use background::BackgroundMetrics;
-use base::NodeId;
-use prometheus_client::encoding::text;
+use base::{ClusterId, NodeId};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::Registry;
 use std::fs;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,6 +20,12 @@ use std::time::Duration;
 mod background;
 
 type Labels = Vec<(&'static str, String)>;
+
+/// Every metric of a member, those without a sample included.
+pub fn metric_table() -> Vec<MetricDescription> {
+    let identity = Identity { cluster: ClusterId(0), member: NodeId(0), name: String::new() };
+    Metrics::new(&identity).registry.table()
+}
 
 pub(crate) struct Metrics {
     registry: Registry,
@@ -175,7 +180,7 @@ impl Metrics {
         self.values.set(reading);
         self.mesh.copy(&reading.mesh);
         let mut out = String::new();
-        text::encode_registry(&mut out, &self.registry).expect("a string takes all text");
+        self.registry.append_to(&mut out);
         out
     }
 }

@@ -217,6 +217,7 @@ impl LockService for LockApi {
         request: Request<Streaming<WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let admitted = self.admit(request.metadata()).await?;
+        admitted.handle.refuse_strangers_to_data_nodes().map_err(refusal::render)?;
         let (answers, receiver) = mpsc::channel(ANSWERS_BUFFERED);
         let (handle, stopping) = (admitted.handle.clone(), admitted.stopping.clone());
         let requests = (request.into_inner(), WatchRecording::begin());

@@ -130,6 +130,9 @@ impl Callers {
                 if let Some(recording) = &self.recording {
                     recording.identify(admitted.caller());
                 }
+                if let Err(code) = admitted.refuse_strangers_to_data_nodes() {
+                    return Input::Refuse { stream: create.stream, refusal: Refusal::Denied(code) };
+                }
                 Input::Create(Create { caller: admitted.caller().clone(), ..create })
             }
             Err(code) => Input::Refuse { stream: create.stream, refusal: Refusal::Denied(code) },

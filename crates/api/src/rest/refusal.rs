@@ -160,6 +160,11 @@ fn status_of(code: Code) -> StatusCode {
     }
 }
 
+/// The word and the status of a code, for the reference.
+pub fn describe_code(code: Code) -> (String, u16) {
+    (code_name(code), status_of(code).as_u16())
+}
+
 /// `KeyAbsent` is `key_absent`.
 fn code_name(code: Code) -> String {
     let mut word = String::new();

@@ -379,7 +379,7 @@ fn namespaces_are_managed_by_their_verbs() {
         json!({"namespace": "shop", "n": 1, "default_type": "orset", "conflict_policy": "FAIL"})
     );
     let table = verb(&["namespace", "ls", "-w", "table"]).1;
-    assert!(table.contains("| NAMESPACE |") && table.contains("| shop "), "{table}");
+    assert!(table.contains("| NAMESPACE |") && table.contains(" shop |"), "{table}");
     assert!(verb(&["namespace", "ls"]).1.contains("default, "));
     assert_eq!(verb(&["namespace", "delete", "shop"]), (0, "namespace shop is deleted\n".to_owned()));
     assert_eq!(verb(&["namespace", "show", "shop"]).0, 2);

@@ -6,6 +6,7 @@
 mod audit;
 mod auth;
 mod backup;
+mod book;
 mod browsers;
 mod chaos;
 mod client;

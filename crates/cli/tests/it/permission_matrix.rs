@@ -33,6 +33,8 @@ const KEYS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../jwt/keys");
 enum Who {
     /// Also callers that nobody knows.
     Anyone,
+    /// Callers without credentials, not those with wrong ones.
+    NoCredentials,
     Users([bool; 4]),
 }
 
@@ -172,13 +174,17 @@ fn calls() -> Vec<(&'static str, Bytes, Who)> {
         ("/etcdserverpb.Maintenance/MoveLeader", bytes(etcd::MoveLeaderRequest { target_id: ID }), ROOT),
         // It is not served, to anybody.
         ("/etcdserverpb.Maintenance/Downgrade", bytes(etcd::DowngradeRequest::default()), Who::Anyone),
-        ("/etcdserverpb.Auth/AuthStatus", bytes(etcd::AuthStatusRequest {}), Who::Anyone),
+        ("/etcdserverpb.Auth/AuthStatus", bytes(etcd::AuthStatusRequest {}), Who::NoCredentials),
         ("/etcdserverpb.Auth/Authenticate", bytes(etcd::AuthenticateRequest::default()), Who::Anyone),
         ("/etcdserverpb.Auth/AuthEnable", bytes(etcd::AuthEnableRequest {}), ROOT),
         ("/etcdserverpb.Auth/AuthDisable", bytes(etcd::AuthDisableRequest {}), ROOT),
         (
             "/etcdserverpb.Auth/UserAdd",
-            bytes(etcd::AuthUserAddRequest { password: name(), ..Default::default() }),
+            bytes(etcd::AuthUserAddRequest {
+                name: "root".to_owned(),
+                password: name(),
+                ..Default::default()
+            }),
             ROOT,
         ),
         ("/etcdserverpb.Auth/UserGet", bytes(etcd::AuthUserGetRequest { name: name() }), ROOT),
@@ -390,9 +396,10 @@ fn every_call_is_for_those_who_have_its_permission() {
                 }
             };
             for (stranger, token) in &world.strangers {
-                let wanted = if who == Who::Anyone { Outcome::Served } else { Outcome::Unknown };
+                let is_open = who == Who::Anyone || who == Who::NoCredentials && token.is_empty();
+                let wanted = if is_open { Outcome::Served } else { Outcome::Unknown };
                 expect(stranger, wanted, ask(&member, token, path, message.clone()).await);
-                if who != Who::Anyone {
+                if matches!(who, Who::Users(_)) {
                     let (node, token, message) = (node.clone(), token.clone(), message.clone());
                     elsewhere.spawn(async move {
                         let asked = ask(&node, &token, path, message);
@@ -402,7 +409,7 @@ fn every_call_is_for_those_who_have_its_permission() {
             }
             for (at, (user, token)) in world.users.iter().enumerate() {
                 let may = match who {
-                    Who::Anyone => true,
+                    Who::Anyone | Who::NoCredentials => true,
                     Who::Users(may) => may[at],
                 };
                 let wanted = if may { Outcome::Served } else { Outcome::Denied };
@@ -412,6 +419,19 @@ fn every_call_is_for_those_who_have_its_permission() {
             if path != "/etcdserverpb.Auth/AuthDisable" {
                 expect("root", Outcome::Served, ask(&member, &world.root, path, message.clone()).await);
             }
+        }
+        // What the node tells of itself it tells to users, and what changes it is root's.
+        let status = ("/etcdserverpb.Maintenance/Status", bytes(etcd::StatusRequest {}));
+        let secure =
+            ("/althing.store.v1.StoreService/SecurePeers", bytes(store::SecurePeersRequest::default()));
+        for ((path, message), may) in [(status, [true; 4]), (secure, [false; 4])] {
+            for ((user, token), may) in world.users.iter().zip(may) {
+                let (got, why) = ask(&node, token, path, message.clone()).await;
+                let wanted = if may { Outcome::Served } else { Outcome::Denied };
+                assert_eq!(got, wanted, "{path} on the node for {user}: {why}");
+            }
+            let served = (Outcome::Served, String::new());
+            assert_eq!(ask(&node, &world.root, path, message).await, served, "{path} on the node for root");
         }
         while let Some(asked) = elsewhere.join_next().await {
             let (path, answer) = asked.unwrap();

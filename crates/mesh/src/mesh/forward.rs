@@ -11,8 +11,6 @@ use crate::actor::RegionId;
 use crate::frame::{Frame, OpId, StampCheck, WriteOrigin};
 use crate::hlc::Stamp;
 use crate::moves::majority;
-use crate::op::Op;
-use crate::record::Kind;
 use crate::request::{Level, Missing, Reply, Write};
 use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId};
@@ -303,15 +301,4 @@ impl Mesh {
 fn is_idempotent(write: &Write) -> bool {
     let is_named = write.kind.is_last_write_wins() || write.attributes.request.is_some();
     !write.is_decided() && is_named
-}
-
-/// Whether what an operation does depends on what was there before it. Additions and new elements come to the same in any
-/// order; so do values that replace what their writer has read.
-pub(super) fn depends_on_order(write: &Write) -> bool {
-    match write.op {
-        Op::Put(_) => write.kind == Kind::Register,
-        Op::Delete => true,
-        Op::Remove(_) | Op::Assign(_) => true,
-        Op::Add(_) | Op::Insert(_) => false,
-    }
 }

@@ -121,9 +121,9 @@ impl Mesh {
     /// Whether a client's write may be begun here.
     pub(super) fn may_begin(&mut self, t: &mut Turn<'_>, write: &Write) -> bool {
         let bytes = match &write.op {
-            Op::Put(bytes) | Op::Insert(bytes) | Op::Remove(bytes) => bytes.len(),
-            Op::Add(_) | Op::Assign(_) => size_of::<i128>(),
             Op::Delete => TOMBSTONE_BYTES,
+            Op::Add(_) | Op::Assign(_) => size_of::<i128>(),
+            op => op.value_bytes(),
         };
         let bytes = bytes + write.key.bytes().len();
         if self.has_space_for(bytes as u64, Effect::Grows) {

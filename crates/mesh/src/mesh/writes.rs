@@ -11,7 +11,7 @@ mod route;
 
 pub(super) use route::Route;
 
-use super::forward::{Obstacle, TriedNodes, depends_on_order};
+use super::forward::{Obstacle, TriedNodes};
 use super::replica::LocalRecord;
 use super::streams::LoggedChange;
 use super::{Client, Mesh, Operation, Pending, Then, Turn};
@@ -21,7 +21,7 @@ use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::merge::merge;
 use crate::moves::majority;
-use crate::op::{self, Attributes, Op, WriteEvent};
+use crate::op::{self, Attributes, WriteEvent};
 use crate::overlay::Seq;
 use crate::record::{Kind, METADATA_MAX, Record};
 use crate::request::{Reply, Write};
@@ -181,10 +181,7 @@ impl Mesh {
     fn check_write(&self, write: &Write) -> Result<Arc<Route>, Code> {
         let copies = self.topology.copies(write.key.namespace_id()).ok_or(Code::UnknownSpace)?;
         let route = self.route(write.key.partition(), copies).clone();
-        let size = match &write.op {
-            Op::Put(bytes) | Op::Insert(bytes) | Op::Remove(bytes) => bytes.len(),
-            Op::Delete | Op::Add(_) | Op::Assign(_) => 0,
-        };
+        let size = write.op.value_bytes();
         if write.key.name_bytes() == 0 {
             return Err(Code::EmptyKey);
         }
@@ -435,7 +432,7 @@ impl Mesh {
         // A last write is told once; then it may lose, and a quorum says whether it has to pass something. One with a request
         // id never loses against what is older than it: its attempt is noted, and would be taken for done.
         let told = write.kind.is_last_write_wins() && origin.check >= check;
-        if stamp <= shown && depends_on_order(write) && !told {
+        if stamp <= shown && write.op.is_ordered(write.kind) && !told {
             return Err(NotApplied::Behind(shown, check));
         }
         Ok(())

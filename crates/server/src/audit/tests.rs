@@ -44,7 +44,7 @@ fn a_file_that_takes_nothing_holds_no_request_and_the_loss_is_told() {
     for _ in 0..asked {
         audit.record(entry(AuditClass::Change, AuditOutcome::Ok));
     }
-    let dropped = audit.counters.dropped.get();
+    let dropped = audit.0.counters.dropped.get();
     assert!((100..=101).contains(&dropped), "{dropped}: the writer may hold the first line");
     open.send(()).unwrap();
     audit.stop();
@@ -52,7 +52,7 @@ fn a_file_that_takes_nothing_holds_no_request_and_the_loss_is_told() {
     assert_eq!(text.matches("\"event\":\"request\"").count() as u64, asked - dropped);
     assert!(text.contains(&format!("\"event\":\"dropped\",\"dropped\":{dropped}}}")), "{}", text.len());
     assert!(text.starts_with("{\"time\":\"") && text.ends_with("\"event\":\"stop\"}\n"));
-    assert_eq!(audit.counters.written.get(), asked - dropped);
+    assert_eq!(audit.0.counters.written.get(), asked - dropped);
 }
 
 #[test]

@@ -5,13 +5,13 @@
 
 use super::rights::{DataRights, DataVerb};
 use super::token_keys::TokenKeys;
-use super::{SignedTokens, certificate_token};
+use super::{HandleCaller, RequiredAccess, SignedTokens, certificate_token};
 use crate::auth::AuthState;
 use crate::auth::signed::since_1970;
 use crate::handle::Handle;
 use base::{Code, Instant};
 use bytes::Bytes;
-use coord::{Auth, Document, Policy, TokenKey};
+use coord::{Auth, Caller, Document, Policy, TokenKey};
 use jwt::{Claims, JwtKeys, SigningMethod};
 use mesh::key::Key;
 use std::collections::BTreeMap;
@@ -241,6 +241,42 @@ impl AuthState {
             tokio::time::sleep(POLICY_POLL).await;
         }
         None
+    }
+}
+
+/// What a node without the coordination store serves beside data, as its status, is permitted by the policy that it was told.
+impl Handle {
+    pub(super) async fn admit_by_policy(&self, token: &str) -> Result<Handle, Code> {
+        if !self.is_auth_on() {
+            return Ok(self.with_caller(HandleCaller::default()));
+        }
+        let caller = self.data_caller(Some(Credentials::Token(token))).await?;
+        let revision = self.auth_state().revision.load(Ordering::Acquire);
+        let caller = Caller::User { name: caller.user.clone(), revision };
+        Ok(self.with_caller(HandleCaller { caller, token: Some(token.into()) }))
+    }
+
+    pub(super) fn check_by_policy(&self, need: &RequiredAccess) -> Result<(), Code> {
+        let name = match self.caller() {
+            _ if !self.is_auth_on() => return Ok(()),
+            Caller::Member => return Ok(()),
+            Caller::Anonymous => return Err(Code::UserEmpty),
+            Caller::User { name, .. } => name,
+        };
+        let snapshot = self.auth_state().data.snapshot();
+        let caller = self.caller_in(&snapshot, name.clone())?;
+        match need {
+            RequiredAccess::User => Ok(()),
+            _ if caller.rights().is_root() => Ok(()),
+            RequiredAccess::Root | RequiredAccess::Read(_) | RequiredAccess::Leases(_) => {
+                Err(Code::PermissionDenied)
+            }
+        }
+    }
+
+    /// Refuses a caller that is not known, on a node that has nothing of the coordination store to judge it by.
+    pub fn refuse_strangers_to_data_nodes(&self) -> Result<(), Code> {
+        if self.is_data_only() { self.check_by_policy(&RequiredAccess::User) } else { Ok(()) }
     }
 }
 

@@ -10,7 +10,6 @@ use crate::mesh::status::MeshStatus;
 use crate::mesh::worker::{self, ReplyTo, Worker};
 use base::{Code, NodeId};
 use mesh::homes::HomeScope;
-use mesh::op::Op;
 use mesh::request::{Request, Write};
 use mesh::{Dot, Region, RegionId, RegionState, Topology};
 use std::collections::BTreeMap;
@@ -126,13 +125,7 @@ impl MeshHandle {
 
 /// What a request takes of memory, about.
 fn size(request: &Request) -> usize {
-    let of_write = |write: &Write| {
-        let value = match &write.op {
-            Op::Put(bytes) | Op::Insert(bytes) | Op::Remove(bytes) => bytes.len(),
-            _ => 0,
-        };
-        write.key.bytes().len() + value + size_of::<Write>()
-    };
+    let of_write = |write: &Write| write.key.bytes().len() + write.op.value_bytes() + size_of::<Write>();
     match request {
         Request::Write(write) => of_write(write),
         Request::Batch(writes) => writes.iter().map(of_write).sum(),

@@ -2,13 +2,13 @@
 //! metrics are read.
 
 use crate::mesh::status::{MeshCounts, MeshStatus};
+use crate::registry::Registry;
 use mesh::RegionState;
 use mesh::request::{Reply, Request};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::Registry;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 

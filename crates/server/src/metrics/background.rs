@@ -2,10 +2,10 @@
 //! leases, events, compactions. The threads that own the machines copy the machines' own counts here at each tick,
 //! not with each request.
 
+use crate::registry::Registry;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::Registry;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
