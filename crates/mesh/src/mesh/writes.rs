@@ -9,8 +9,6 @@ mod declined;
 mod repeated;
 mod route;
 
-pub(super) use route::Route;
-
 use super::forward::{Obstacle, TriedNodes};
 use super::replica::LocalRecord;
 use super::streams::LoggedChange;
@@ -30,6 +28,7 @@ use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX, REQUEST_BYTES_MAX
 use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId};
 use bytes::Bytes;
+pub(super) use route::Route;
 use std::sync::Arc;
 use std::time::Duration;
 
