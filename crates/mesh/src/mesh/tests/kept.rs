@@ -46,14 +46,17 @@ fn a_lost_disk_forgets_a_stamp(seed: u64) -> Option<String> {
     expect(&mut world, 1, "k", Some("third"))
 }
 
-/// The clocks of all replicas are a year ahead of the one where writes begin. So each first stamp is refused, by what the
-/// replica has promised, and the second is still behind the write before.
+/// The clocks of all replicas were a year ahead, and are right now: their stamps stay ahead of those of the node where writes
+/// begin. So each first stamp is refused, by what the replica has promised, and the second is still behind the write before.
 fn a_stamp_is_refused_by_a_promise(seed: u64) -> Option<String> {
     let mut world = World::new(seed, 4);
-    for node in 1..=3 {
-        world.hosts.get_mut(&NodeId(node)).unwrap().skew_ms = YEAR_MS;
-    }
+    let set_clocks = |world: &mut World, skew_ms: i64| {
+        (1..=3).for_each(|node| world.hosts.get_mut(&NodeId(node)).unwrap().skew_ms = skew_ms);
+    };
+    set_clocks(&mut world, YEAR_MS);
     world.run(2 * SECOND);
+    (1..=3).for_each(|node| drop(world.call(node, Request::write(put("ahead", "v")))));
+    set_clocks(&mut world, 0);
     let placement = world.topology.placement();
     let is_foreign = |name: &String| !placement.now.of(key(name).partition(), 3).contains(&NodeId(4));
     let names: Vec<String> = (0..).map(|n| format!("k{n}")).filter(is_foreign).take(6).collect();
