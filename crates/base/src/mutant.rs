@@ -43,6 +43,8 @@ mutants! {
     TornTailAccepted = "torn-tail-accepted",
     /// A segment that was cut short is taken for a whole one.
     ShortSegmentAccepted = "short-segment-accepted",
+    /// A node of the mesh whose log has lost its last frame goes on as if it had it.
+    TornEndTrusted = "torn-end-trusted",
     /// A segment that is gone is not missed.
     MissingSegmentAccepted = "missing-segment-accepted",
     /// What the store could not write for lack of disk space is taken for written.
@@ -409,6 +411,7 @@ impl Mutant {
         Mutant::TopologyNotDurable,
         Mutant::IdentityNotDurable,
         Mutant::FullAcknowledged,
+        Mutant::TornEndTrusted,
     ];
 
     /// Mutants that worlds of several regions over real files must find; some also have scenario tests in the mesh.

@@ -15,8 +15,9 @@ pub use store::{MeshStore, MeshView};
 
 use crate::error::Error;
 use ::mesh::rows::{self, Row};
+use base::mutant::{Mutant, planted};
 use disk::wal::{SPARES_MAX, WalOpening};
-use disk::{Disk, LostFrames, RecordStream, RecoveryReport, Wal, guard};
+use disk::{Disk, LostFrames, RecordStream, RecoveryReport, guard};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
@@ -52,13 +53,27 @@ fn open_files(disk: Arc<dyn Disk>, params: &MeshParams) -> Result<MeshFiles, Err
         let flushed = store.flushed()?;
         Ok::<_, Error>((store, flushed))
     })?;
-    let (wal, recovery, replay) = replay(disk.clone(), params, flushed)?;
+    let (opening, replay) = replay(disk.clone(), params, flushed)?;
+    let recovery = opening.report().clone();
     // Positions count on over the node's starts; the batches of one start count from one.
     let base = replay.last.max(flushed);
     store.count_from(base);
+    // The life is durable before the end is cut, so no crash between the two forgets what the end may have held.
+    let known = known.map(|incarnation| life_after(incarnation, &recovery, params));
     let incarnation_file = IncarnationFile::begin(disk.clone(), known, params.fresh_incarnation)?;
-    let log = MeshLog::new(wal, base);
+    let log = MeshLog::new(opening.start(&[])?, base);
     Ok(MeshFiles { log, store, replayed: replay.batches, incarnation_file, recovery, disk })
+}
+
+/// A log that is gone or without its last frame may have lost acknowledged batches, promises and given dots. No reader of the log can tell
+/// that from a write that a power cut tore. So the node goes on under another incarnation: as after the loss of its disk it
+/// counts for nothing until it has been compared with the other replicas (ADR 55).
+fn life_after(incarnation: Incarnation, recovery: &RecoveryReport, params: &MeshParams) -> Incarnation {
+    let is_there = recovery.segments > 0;
+    if is_there && recovery.lost == LostFrames::Nothing || planted(Mutant::TornEndTrusted) {
+        return incarnation;
+    }
+    Incarnation { number: params.fresh_incarnation, catch_up: CatchUp::Unknown, ..incarnation }
 }
 
 struct Replay {
@@ -66,11 +81,7 @@ struct Replay {
     last: u64,
 }
 
-fn replay(
-    disk: Arc<dyn Disk>,
-    params: &MeshParams,
-    flushed: u64,
-) -> Result<(Wal, RecoveryReport, Replay), Error> {
+fn replay(disk: Arc<dyn Disk>, params: &MeshParams, flushed: u64) -> Result<(WalOpening, Replay), Error> {
     let mut replay = Replay { batches: Vec::new(), last: 0 };
     let mut all_known = true;
     // A flush releases all segments but the last at once.
@@ -92,9 +103,9 @@ fn replay(
         return Err(Error::UnknownRecord);
     }
     // Acknowledged batches are lost, and no other replica would notice.
-    let recovery = opening.report().clone();
+    let recovery = opening.report();
     if let Some(shortened) = recovery.shortened.clone().filter(|_| recovery.lost == LostFrames::Unknown) {
         return Err(Error::MeshDisk(disk::Error::Missing { file: format!("the end of {}", shortened.file) }));
     }
-    Ok((opening.start(&[])?, recovery, replay))
+    Ok((opening, replay))
 }

@@ -206,7 +206,9 @@ impl Mesh {
         let mut overlay = Overlay::new(u64::from(params.actor.incarnation) << 32 ^ params.boot);
         replayed.into_iter().flatten().for_each(|row| overlay.put(row, Seq(0)));
         let identity = overlay.get(rows, rows::IDENTITY).0.and_then(Identity::decode);
-        let identity = identity.filter(|identity| identity.incarnation == params.actor.incarnation);
+        let is_own = |identity: &Identity| identity.incarnation == params.actor.incarnation;
+        let is_another_life = identity.as_ref().is_some_and(|identity| !is_own(identity));
+        let identity = identity.filter(is_own);
         let (dots, floor) = identity.map_or((0, Stamp::ZERO), |identity| (identity.dots, identity.floor));
         // The node starts with the topology that it followed last; a newer one comes by the usual ways.
         let kept = overlay.get(rows, rows::TOPOLOGY).0.and_then(Topology::decode);
@@ -215,8 +217,8 @@ impl Mesh {
         let me = params.actor.node;
         let shards = Shards::load(&topology, &overlay, rows);
         let ballots = Ballots::load(&topology, &overlay, rows);
-        let remote = RemoteRegions::load(params.actor, &overlay, rows);
-        Mesh {
+        let remote = RemoteRegions::load(params.actor, !is_another_life, &overlay, rows);
+        let mut mesh = Mesh {
             me,
             clock: HybridClock::new(floor, params.drift_max),
             dots: DotAllocator::resume(dots),
@@ -252,7 +254,11 @@ impl Mesh {
             unflushed_bytes: 0,
             space_state: SpaceState::default(),
             params,
+        };
+        if is_another_life {
+            mesh.forget_log(rows);
         }
+        mesh
     }
 
     pub fn topology(&self) -> &Topology {

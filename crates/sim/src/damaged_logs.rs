@@ -5,6 +5,7 @@
 
 use crate::nemesis::ProcessEnd;
 use crate::world::World;
+use base::Rng;
 use disk::wal::{self, FrameLocation};
 use disk::{Disk, SimDisk};
 
@@ -36,39 +37,21 @@ const ALL: [Damage; 9] = [
     Damage::AllGone,
 ];
 
-impl World {
-    pub fn damage_any_log(&mut self, host: usize) {
-        if self.may_lose_disk(host) {
-            self.damage_log(host);
-        }
+impl Damage {
+    pub fn any(rng: &mut Rng) -> Damage {
+        *rng.pick(&ALL)
     }
 
-    /// The machine loses its power, and comes back with a log that is not what it was.
-    pub fn damage_log(&mut self, host: usize) {
-        let damage = *self.rng.pick(&ALL);
-        self.counts.faults += 1;
-        self.counts.disks_lost += 1;
-        self.stop(host, ProcessEnd::PowerCut);
-        let disk = self.hosts[host].disk.clone();
-        let Ok(recovery) = wal::inspect(&disk.fork(), &mut |_| {}) else { return };
-        let Some(newest) = recovery.newest else { return };
-        self.hosts[host].damaged = true;
-        // In the product the clock goes on, and starts are counted from it.
-        self.hosts[host].disks += 1;
-        self.counts.logs_damaged += 1;
-        self.apply_damage(&disk, damage, &newest);
-    }
-
-    fn apply_damage(&mut self, disk: &SimDisk, damage: Damage, newest: &FrameLocation) {
+    pub fn apply(self, rng: &mut Rng, disk: &SimDisk, newest: &FrameLocation) {
         let FrameLocation { file, offset, len } = newest;
-        match damage {
-            Damage::LastFrame => disk.flip_bit(file, self.rng.between(*offset, offset + len)),
-            Damage::EarlierFrame => disk.flip_bit(file, self.rng.between(wal::HEADER_BYTES, *offset)),
-            Damage::Header => disk.flip_bit(file, self.rng.between(0, wal::HEADER_BYTES)),
+        match self {
+            Damage::LastFrame => disk.flip_bit(file, rng.between(*offset, offset + len)),
+            Damage::EarlierFrame => disk.flip_bit(file, rng.between(wal::HEADER_BYTES, *offset)),
+            Damage::Header => disk.flip_bit(file, rng.between(0, wal::HEADER_BYTES)),
             Damage::CutShort => {
                 // Where a frame begins there is nothing to see of it.
-                let anywhere = self.rng.between(0, offset + len);
-                let at = if self.rng.chance(700_000) { *offset } else { anywhere };
+                let anywhere = rng.between(0, offset + len);
+                let at = if rng.chance(700_000) { *offset } else { anywhere };
                 disk.truncate_durably(file, at);
             }
             Damage::NewestSegmentGone => disk.remove_durably(file),
@@ -81,6 +64,30 @@ impl World {
                     .for_each(|name| disk.remove_durably(name));
             }
         }
+    }
+}
+
+impl World {
+    pub fn damage_any_log(&mut self, host: usize) {
+        if self.may_lose_disk(host) {
+            self.damage_log(host);
+        }
+    }
+
+    /// The machine loses its power, and comes back with a log that is not what it was.
+    pub fn damage_log(&mut self, host: usize) {
+        let damage = Damage::any(&mut self.rng);
+        self.counts.faults += 1;
+        self.counts.disks_lost += 1;
+        self.stop(host, ProcessEnd::PowerCut);
+        let disk = self.hosts[host].disk.clone();
+        let Ok(recovery) = wal::inspect(&disk.fork(), &mut |_| {}) else { return };
+        let Some(newest) = recovery.newest else { return };
+        self.hosts[host].damaged = true;
+        // In the product the clock goes on, and starts are counted from it.
+        self.hosts[host].disks += 1;
+        self.counts.logs_damaged += 1;
+        damage.apply(&mut self.rng, &disk, &newest);
     }
 
     /// The operator does what the message says.

@@ -67,8 +67,11 @@ fn main() -> ExitCode {
     if options.mesh {
         let scenario = options.world;
         let flags = format!("--mesh --world {}", scenario.name);
-        let campaign =
-            |first, seeds, threads, planted| ring::campaign(scenario, first, seeds, threads, planted);
+        let hunts = options.mutants;
+        let campaign = |first, seeds, threads, planted: Option<Mutant>| {
+            let ground = planted.filter(|_| hunts).map(ring::scenario::hunting_ground);
+            ring::campaign(ground.unwrap_or(scenario), first, seeds, threads, planted)
+        };
         return mesh(&options, &flags, campaign, Mutant::FOUND_BY_RING_WORLDS);
     }
     if options.regions {

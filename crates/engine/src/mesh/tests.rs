@@ -179,6 +179,39 @@ fn a_lost_disk_is_another_life_and_half_a_directory_is_refused() {
 }
 
 #[test]
+fn a_log_that_lost_its_end_or_is_gone_begins_another_life_on_the_same_rows() {
+    let other = MeshParams { fresh_incarnation: 78, ..PARAMS };
+    let reopened = |damage: &dyn Fn(&SimDisk)| {
+        let disk = Arc::new(SimDisk::new(9));
+        let mut node = SingleNode::open(&disk);
+        node.files.incarnation_file.set_catch_up(CatchUp::Complete).unwrap();
+        (0..20).for_each(|nth| node.put(&format!("k{nth}"), "v"));
+        drop(node);
+        damage(&disk);
+        let files = open_mesh(disk, &other).unwrap();
+        (files.incarnation_file.get(), files.replayed.len())
+    };
+    let (incarnation, n_batches) = reopened(&|disk| disk.crash());
+    assert_eq!(
+        incarnation,
+        Incarnation { number: 77, boot: 2, catch_up: CatchUp::Complete },
+        "the end is clean"
+    );
+    let damage = |disk: &SimDisk| {
+        let newest = disk::wal::inspect(&disk.fork(), &mut |_| {}).unwrap().newest.unwrap();
+        disk.flip_bit(&newest.file, newest.offset + newest.len / 2);
+    };
+    let (incarnation, left) = reopened(&damage);
+    assert_eq!(incarnation, Incarnation { number: 78, boot: 2, catch_up: CatchUp::Unknown });
+    assert!((1..n_batches).contains(&left), "{left} of {n_batches}");
+    let remove = |disk: &SimDisk| {
+        let names = disk.list().unwrap();
+        names.iter().filter(|name| name.starts_with("wal-")).for_each(|name| disk.remove_durably(name));
+    };
+    assert_eq!(reopened(&remove).0, Incarnation { number: 78, boot: 2, catch_up: CatchUp::Unknown });
+}
+
+#[test]
 fn files_in_good_order_are_found_so_and_a_row_that_is_not_is_named() {
     let disk = Arc::new(SimDisk::new(7));
     let empty: Arc<dyn Disk> = Arc::new(SimDisk::new(8));

@@ -46,6 +46,8 @@ pub(super) struct Exchanges {
     floor_at: Instant,
     /// From whom everything of a shard was taken since the last move began.
     sources: BTreeMap<Shard, BTreeSet<NodeId>>,
+    /// The replicas with which a shard was compared since then, whether or not they know all that they acknowledged.
+    compared: BTreeMap<Shard, BTreeSet<NodeId>>,
     /// Shards that are no longer kept.
     lost: Vec<Shard>,
     purge_cursor: u8,
@@ -114,6 +116,7 @@ impl Mesh {
     pub(super) fn plan_exchanges(&mut self, begins: bool, lost: Vec<Shard>) {
         if begins {
             self.exchanges.sources.clear();
+            self.exchanges.compared.clear();
         }
         self.exchanges.lost.extend(lost);
         // Changes of topology come in quick succession: an exchange that waits keeps its turn.
@@ -141,6 +144,7 @@ impl Mesh {
     /// What was taken before the node was found to lack something does not count.
     pub(super) fn forget_sources(&mut self) {
         self.exchanges.sources.clear();
+        self.exchanges.compared.clear();
         self.exchanges.plan.iter_mut().for_each(|plan| plan.due = Instant::ZERO);
     }
 
@@ -469,6 +473,7 @@ impl Mesh {
         } else {
             self.record_synced(shard, &their_known, &their_marks);
             let must_be_filled = self.must_be_filled(shard);
+            self.exchanges.compared.entry(shard).or_default().insert(peer);
             // One that has lost its disk vouches for nothing: what it had acknowledged before is not what it gave.
             let vouches = their_known.first().is_some_and(|(_, upto)| *upto > Stamp::ZERO);
             if vouches || planted(Mutant::LostDiskCounted) {
@@ -552,11 +557,15 @@ impl Mesh {
         }
     }
 
-    /// Everything was taken from as many replicas as every quorum must meet.
+    /// Everything was taken from as many replicas as every quorum must meet; or from all others, and then no replica has
+    /// more. After a power cut of all nodes none of them may know all that it acknowledged.
     fn is_filled(&self, shard: Shard) -> bool {
         let route = self.route(shard.partition, shard.copies);
         let sources = self.exchanges.sources.get(&shard);
         let gave = |node: &&NodeId| sources.is_some_and(|sources| sources.contains(node));
+        let compared = self.exchanges.compared.get(&shard);
+        let is_compared = |node: &NodeId| compared.is_some_and(|compared| compared.contains(node));
         route.read.iter().filter(gave).count() >= blocking(route.read.len())
+            || route.read.iter().all(|node| *node == self.me || is_compared(node))
     }
 }

@@ -109,12 +109,14 @@ pub struct RegionState {
 }
 
 impl RemoteRegions {
-    pub fn load(me: Actor, overlay: &Overlay, rows: &dyn Rows) -> RemoteRegions {
+    /// The log of another incarnation is not this one's: its numbers are those of other dots.
+    pub fn load(me: Actor, keeps_log: bool, overlay: &Overlay, rows: &dyn Rows) -> RemoteRegions {
         let row = |key: &[u8]| overlay.get(rows, key).0;
         let table = row(rows::REGIONS).and_then(Regions::decode).unwrap_or_default();
-        let log = row(rows::LOG_HEAD).and_then(LogHead::decode).unwrap_or_default();
+        let log_row = |key: &[u8]| row(key).filter(|_| keeps_log);
+        let log = log_row(rows::LOG_HEAD).and_then(LogHead::decode).unwrap_or_default();
         let load = |region: RegionId| {
-            let saved = row(&rows::stream(region)).unwrap_or_default();
+            let saved = log_row(&rows::stream(region)).unwrap_or_default();
             let stream = RegionStream::decode(saved.clone()).unwrap_or_default();
             (region, RemoteRegion { stream, saved, ..RemoteRegion::default() })
         };

@@ -12,7 +12,7 @@ use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::log::{LogEntry, operation};
 use crate::record::Record;
-use crate::rows;
+use crate::rows::{self, Rows};
 use crate::stream::{RegionStream, WINDOW_BYTES, WINDOW_ENTRIES};
 use base::mutant::{Mutant, planted};
 use base::{Instant, NodeId};
@@ -46,6 +46,17 @@ pub(super) struct LoggedChange<'a> {
 }
 
 impl Mesh {
+    /// Removes the replication log of an earlier incarnation. Comparison brings the other regions what they lack of it.
+    pub(super) fn forget_log(&mut self, rows: &dyn Rows) {
+        let mut keys = vec![Bytes::from_static(rows::LOG_HEAD)];
+        keys.extend(self.remote.regions().map(rows::stream));
+        self.overlay.scan(rows, &rows::log(0), &rows::log(u64::MAX), &mut |row, _| {
+            keys.push(Bytes::copy_from_slice(row));
+            true
+        });
+        keys.into_iter().for_each(|key| self.put_row(key, None));
+    }
+
     /// Puts a write of this node into the log, in the batch that holds its record.
     pub(super) fn append(&mut self, t: &mut Turn<'_>, change: &LoggedChange<'_>) {
         if self.remote.others.is_empty() {

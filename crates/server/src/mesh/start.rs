@@ -56,7 +56,8 @@ fn tell_losses(recovery: &RecoveryReport) {
             file = torn.file,
             offset = torn.offset,
             "the log of the mesh ended in a frame that is not whole, and was cut there: it was being written when the \
-             node died, or was damaged since; comparison with the other replicas brings back what they have"
+             node died, or was damaged since; the node goes on as after the loss of its disk, and serves when it has been \
+             compared with the other replicas"
         );
     }
     if let Some(shortened) = &recovery.shortened {

@@ -2,8 +2,10 @@
 //! world's to choose; in the end all of it is put right.
 
 use super::{Event, MS, MeshCluster};
+use crate::damaged_logs::Damage;
 use base::NodeId;
 use disk::SimDisk;
+use disk::wal::{self, RecoveryReport};
 use mesh::Epoch;
 
 const PAUSE_MIN: u64 = 500 * MS;
@@ -45,14 +47,38 @@ impl MeshCluster {
         if self.hosts[&node].process.is_some() {
             self.end(node, true);
         }
+        self.replace_disk(node);
+    }
+
+    pub(super) fn replace_disk(&mut self, node: NodeId) {
         self.counts.wipes += 1;
         self.noted_on_lost.extend(self.noted.remove(&node).unwrap_or_default());
         let seed = self.rng.next_u64();
         let host = self.host(node);
         (host.disk, host.is_refilling, host.reported) = (SimDisk::new(seed), true, Epoch::default());
+        host.is_damaged = false;
         host.clear_disk();
         let away = self.rng.between(20 * MS, 1_500 * MS);
         self.after(away, Event::Start(node));
+    }
+
+    /// The machine loses its power, and comes back with a log that is not what it was. One at a time, as with disks.
+    pub fn damage_log(&mut self, node: NodeId) {
+        let region = self.hosts[&node].region;
+        let is_refilling = self.hosts.values().any(|host| host.region == region && host.is_refilling);
+        if is_refilling || self.hosts[&node].process.is_none() {
+            return;
+        }
+        self.stop(node, true);
+        let disk = self.hosts[&node].disk.clone();
+        let Ok(RecoveryReport { newest: Some(newest), .. }) = wal::inspect(&disk.fork(), &mut |_| {}) else {
+            return;
+        };
+        self.counts.logs_damaged += 1;
+        self.noted_on_lost.extend(self.noted.remove(&node).unwrap_or_default());
+        let host = self.host(node);
+        (host.is_damaged, host.is_refilling) = (true, true);
+        Damage::any(&mut self.rng).apply(&mut self.rng, &disk, &newest);
     }
 
     /// Nothing comes out from those inside, nor in unless it is one way only.

@@ -3,6 +3,7 @@
 
 use super::{Event, MS, MeshCluster};
 use base::NodeId;
+use mesh::Epoch;
 use mesh::incarnation::CatchUp;
 use mesh_node::Input;
 
@@ -90,7 +91,16 @@ impl MeshCluster {
         let host = self.host(node);
         host.pid += 1;
         let (pid, failed) = (host.pid, host.disk.counters().syncs_failed);
-        match host.open(fresh, settings) {
+        let opened = host.open(fresh, settings);
+        let is_damaged = host.is_damaged;
+        host.is_damaged &= opened.is_err();
+        if let Ok(process) = &opened
+            && host.incarnation != process.incarnation_file.get().number
+        {
+            // Another life has said nothing yet.
+            (host.incarnation, host.reported) = (process.incarnation_file.get().number, Epoch::default());
+        }
+        match opened {
             Ok(process) if process.driver.kept_epoch() < host.reported => {
                 let (reported, kept) = (host.reported.0, process.driver.kept_epoch().0);
                 let forgot =
@@ -108,6 +118,8 @@ impl MeshCluster {
             Err(_) if host.disk.has_lost_power() || host.disk.counters().syncs_failed > failed => {
                 return self.die(node);
             }
+            // The operator does what the message says.
+            Err(_) if is_damaged => return self.replace_disk(node),
             Err(error) => {
                 self.violation = Some(format!("restart: node {} does not come back: {error}", node.0));
                 return;

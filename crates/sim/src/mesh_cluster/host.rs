@@ -37,6 +37,10 @@ pub struct Host {
     pub skew_ms: i64,
     /// Its clock was far ahead once, and its stamps stay there.
     pub was_ahead: bool,
+    /// Its log was damaged while it was down.
+    pub is_damaged: bool,
+    /// Names the life that its last process had.
+    pub incarnation: u32,
     /// It has lost its disk and does not serve again yet.
     pub is_refilling: bool,
     /// The power goes with one of the first things that its next process does to the disk, whose first sync is slow.
@@ -77,6 +81,8 @@ impl Host {
             skew_ms: 0,
             was_ahead: false,
             is_refilling: false,
+            is_damaged: false,
+            incarnation: 0,
             doomed: false,
             free_bytes: PLENTY_BYTES,
             reported: Epoch::default(),

@@ -17,6 +17,7 @@ pub struct MeshCounts {
     pub disk_errors: u64,
     pub full_disks: u64,
     pub pauses: u64,
+    pub logs_damaged: u64,
     /// Losers that were noted, and regions that went for good; of worlds with several regions.
     pub conflicts: u64,
     pub evictions: u64,
@@ -41,6 +42,7 @@ impl MeshCounts {
         self.disk_errors += other.disk_errors;
         self.full_disks += other.full_disks;
         self.pauses += other.pauses;
+        self.logs_damaged += other.logs_damaged;
         self.conflicts += other.conflicts;
         self.evictions += other.evictions;
     }

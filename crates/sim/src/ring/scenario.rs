@@ -1,5 +1,7 @@
 //! The worlds of a ring: the storm, and storms that judge one promise more.
 
+use base::mutant::Mutant;
+
 #[derive(Debug)]
 pub struct Scenario {
     pub name: &'static str,
@@ -12,6 +14,8 @@ pub struct Scenario {
     pub compares: bool,
     /// Clients add to one counter, and send each addition again until it is acknowledged.
     pub counts: bool,
+    /// Logs of single nodes are damaged, and all nodes lose their power at once.
+    pub damages_logs: bool,
 }
 
 pub const STORM: Scenario = Scenario {
@@ -21,6 +25,7 @@ pub const STORM: Scenario = Scenario {
     judges_late_writes: false,
     compares: false,
     counts: false,
+    damages_logs: false,
 };
 
 pub const LATE_WRITES: Scenario = Scenario {
@@ -45,7 +50,22 @@ pub const COUNTED_ONCE: Scenario = Scenario {
     ..STORM
 };
 
-pub const ALL: [&Scenario; 4] = [&STORM, &LATE_WRITES, &CONDITIONAL_WRITES, &COUNTED_ONCE];
+pub const DAMAGED_LOGS: Scenario = Scenario {
+    name: "damaged-logs",
+    about: "logs of single nodes are damaged, cut short or gone, and all nodes lose their power at once",
+    damages_logs: true,
+    ..STORM
+};
+
+pub const ALL: [&Scenario; 5] = [&STORM, &LATE_WRITES, &CONDITIONAL_WRITES, &COUNTED_ONCE, &DAMAGED_LOGS];
+
+/// Where a planted bug shows.
+pub fn hunting_ground(mutant: Mutant) -> &'static Scenario {
+    match mutant {
+        Mutant::TornEndTrusted => &DAMAGED_LOGS,
+        _ => &STORM,
+    }
+}
 
 pub fn by_name(name: &str) -> Option<&'static Scenario> {
     ALL.into_iter().find(|scenario| scenario.name == name)

@@ -2,7 +2,7 @@
 
 use base::mutant::Mutant;
 use sim::ring;
-use sim::ring::scenario::{COUNTED_ONCE, LATE_WRITES, STORM, Scenario};
+use sim::ring::scenario::{COUNTED_ONCE, DAMAGED_LOGS, LATE_WRITES, STORM, Scenario, hunting_ground};
 
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get())
@@ -24,7 +24,7 @@ fn storms_over_real_files_lose_nothing_and_end_in_agreement() {
 }
 
 /// The worlds that judge one promise more and are lawful.
-const JUDGED: [&Scenario; 2] = [&LATE_WRITES, &COUNTED_ONCE];
+const JUDGED: [&Scenario; 3] = [&LATE_WRITES, &COUNTED_ONCE, &DAMAGED_LOGS];
 
 #[test]
 fn worlds_that_judge_one_promise_more_are_lawful() {
@@ -45,7 +45,7 @@ fn a_seed_of_the_mesh_gives_the_same_run() {
 #[test]
 fn every_bug_planted_in_the_files_of_the_mesh_is_found() {
     for mutant in Mutant::FOUND_BY_RING_WORLDS {
-        let summary = ring::campaign(&STORM, 20, 400, threads(), Some(*mutant));
+        let summary = ring::campaign(hunting_ground(*mutant), 20, 400, threads(), Some(*mutant));
         assert!(!summary.violations.is_empty(), "{} was not found in {}", mutant.name(), summary.seeds);
     }
 }

@@ -128,6 +128,28 @@ pub const SCENES: [(&str, super::Scene, Mutant); 3] = [
     ("what the old replicas show", what_the_old_replicas_show, Mutant::OldListShows),
 ];
 
+/// After a power cut no node knows all that it acknowledged, and each has been started under another incarnation.
+#[test]
+fn nodes_that_are_all_in_doubt_come_back_without_help() {
+    let mut world = awake(3, 3);
+    for n in 0..20 {
+        let reply = world.call(1 + n % 3, Request::write(put(&format!("k{n}"), "v")));
+        assert!(is_written(&reply), "{reply:?}");
+    }
+    (1..=3).for_each(|node| world.crash_in_doubt(NodeId(node)));
+    (1..=2).for_each(|node| world.start(NodeId(node)));
+    world.run(4 * SECOND);
+    let reply = world.call(1, read("k0"));
+    assert!(matches!(reply, Reply::Unavailable { .. }), "the third may have what both lost: {reply:?}");
+    world.start(NodeId(3));
+    world.run(4 * SECOND);
+    for n in 0..20 {
+        let name = format!("k{n}");
+        assert_eq!(expect(&mut world, 1 + n % 3, &name, Some("v")), None);
+        assert!(is_written(&world.call(1, Request::write(put(&name, "w")))));
+    }
+}
+
 #[test]
 fn acknowledged_writes_are_kept_in_every_scene() {
     super::end_well(&SCENES, 8);

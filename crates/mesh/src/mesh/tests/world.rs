@@ -289,6 +289,14 @@ impl World {
         *topology = topology.renewed(Epoch(topology.epoch.0 + 1));
     }
 
+    /// Forgets what was not synced, and does not know whether that is all.
+    pub fn crash_in_doubt(&mut self, node: NodeId) {
+        self.crash(node);
+        let host = self.hosts.get_mut(&node).unwrap();
+        (host.incarnation, host.wiped) = (host.incarnation + 1, true);
+        self.topology = self.topology.renewed(Epoch(self.topology.epoch.0 + 1));
+    }
+
     /// A node stands still: its disk goes on, and frames gather in its sockets.
     pub fn pause(&mut self, node: NodeId) {
         self.paused.entry(node).or_default();
