@@ -45,7 +45,7 @@ impl Client {
         fields: &[(&str, &str)],
         last: bool,
     ) -> (h2::client::ResponseFuture, h2::SendStream<Bytes>) {
-        let mut request = Request::builder().method(method).uri(format!("http://test{path}"));
+        let mut request = Request::builder().method(method).uri(format!("http://localhost{path}"));
         for (name, value) in fields {
             request = request.header(*name, *value);
         }

@@ -137,10 +137,11 @@ fn a_second_member_starts_when_the_first_has_stopped_leading() {
     let plan = &Plan::cluster(1)[0];
     let first = plan.start_ready();
     let second = joiner("b", plan.peer_port);
-    let url = format!("http://127.0.0.1:{}", second.peer_port);
-    change(&first, &["add", "b", "--peer-urls", &url]);
+    let url = format!("https://127.0.0.1:{}", second.peer_port);
+    let added = change(&first, &["add", "b", "--peer-urls", &url]);
+    let token = added.lines().find_map(|line| line.strip_prefix("ALTHING_JOIN_TOKEN=\"")?.strip_suffix('"'));
     until("it has no majority", || (!first.leads()).then_some(()));
-    let newcomer = second.start_ready();
+    let newcomer = second.with(&["--join-token", token.expect("it prints a token")]).start_ready();
     block_on(async { newcomer.etcd().await.put(put("key", "value")).await.unwrap() });
     until("both have started", || (started(&newcomer) == 2).then_some(()));
 }

@@ -54,7 +54,7 @@ fn a_full_store_refuses_what_grows_and_heals_after_deletes() {
     assert_eq!(ask(&member, &["get", "small"]), "small\n1\n");
     assert!(ask(&member, &["lease", "grant", "60"]).contains(FULL));
     let log = until("the log tells it", || Some(plan.log()).filter(|log| log.contains("NOSPACE: nothing")));
-    let (warned, full) = (log.find("space becomes scarce"), log.find("NOSPACE: nothing"));
+    let (warned, full) = (log.find("little space left"), log.find("NOSPACE: nothing"));
     assert!(warned.is_some() && warned < full, "a warning comes before: {log}");
 
     // It is not forgotten by a restart.

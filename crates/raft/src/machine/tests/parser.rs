@@ -6,8 +6,8 @@ use super::*;
 use base::codec::Reader;
 use std::process::Command;
 
-/// The beginning of a group, again and again.
-const NESTED: &[u8] = &[0x0b; 1024 * 1024];
+/// The start of a group of an unknown field, again and again.
+const NESTED: &[u8] = &[0x7b; 1024 * 1024];
 /// In the environment of the process that is to die.
 const VICTIM: &str = "ALTHING_TEST_PARSES_NESTED_GROUPS";
 
