@@ -301,6 +301,8 @@ mutants! {
     PromiseNotDurable = "promise-not-durable",
     /// A replica accepts a proposal although it has promised a higher round.
     PromiseUnchecked = "promise-unchecked",
+    /// A proposer that skips the promises refuses a change by its own record, which others may have changed.
+    StaleTurnAnswers = "stale-turn-answers",
     /// A replica that has lost its disk takes part in ballots at once.
     EmptiedPromises = "emptied-promises",
     /// While a partition moves, a majority of the list that is read decides alone.
@@ -395,6 +397,7 @@ impl Mutant {
         Mutant::PlainMixedIn,
         Mutant::PromiseNotDurable,
         Mutant::PromiseUnchecked,
+        Mutant::StaleTurnAnswers,
         Mutant::EmptiedPromises,
         Mutant::OneListDecides,
         Mutant::ForgedContextJoined,

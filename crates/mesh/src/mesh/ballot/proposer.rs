@@ -296,7 +296,10 @@ impl Mesh {
             if let Some(proposing) = self.propose_op(id) {
                 proposing.route = route;
             }
-            return self.go_on(t, id, QuorumState { record: Some(record), is_settled: true }, ballot);
+            // Others may have changed the key without this node: a reply that is not a change waits until a majority has
+            // accepted the record under the next turn.
+            let is_settled = planted(Mutant::StaleTurnAnswers);
+            return self.go_on(t, id, QuorumState { record: Some(record), is_settled }, ballot);
         }
         match self.next_round(t, id) {
             Some(round) => self.ask_replicas(t, id, Some(round)),

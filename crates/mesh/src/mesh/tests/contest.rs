@@ -123,6 +123,7 @@ struct Contest {
     histories: BTreeMap<String, History>,
     seen: BTreeMap<(usize, String), Seen>,
     n_done: usize,
+    wrong: Vec<String>,
 }
 
 fn text(record: &Record) -> Option<String> {
@@ -150,14 +151,15 @@ impl Contest {
             _ => (Request::write(replace(&name, &new, &Context::default())), Deed::Replace(None, new)),
         };
         let request = match request {
-            Request::Write(write) if write.is_decided() => {
+            // The others are proposed without asking, where the node has the promises already.
+            Request::Write(write) if write.is_decided() && world.rng.chance(500_000) => {
                 let attributes = Attributes { request: Some(n as u64), ..write.attributes.clone() };
                 Request::write(Write { attributes, ..(*write).clone() })
             }
             request => request,
         };
         let again = Some(request.clone())
-            .filter(|request| matches!(request, Request::Write(write) if write.is_decided()));
+            .filter(|request| matches!(request, Request::Write(write) if write.attributes.request.is_some()));
         // Two in three through whichever node, so that several propose at once.
         let token = match request {
             Request::Write(write) if write.is_decided() && world.rng.chance(666_000) => {
@@ -201,6 +203,10 @@ impl Contest {
             Some(Reply::Conflict(record)) => {
                 saw(Some(&record));
                 entry.failed(now, text(&record));
+            }
+            Some(Reply::Refused(Code::UnknownContext)) => {
+                self.wrong.push(format!("{name}: a context that was shown is unknown"));
+                return;
             }
             // It was not done, and will not be.
             Some(Reply::Refused(_) | Reply::Unavailable { .. }) => return,
@@ -305,6 +311,7 @@ pub fn contest(seed: u64) -> (Vec<String>, usize) {
         }
     }
     let mut wrong = judge_the_end(&mut world, &mut contest);
+    wrong.append(&mut contest.wrong);
     for (name, history) in &contest.histories {
         wrong.extend(history.violation().map(|violation| format!("{name}: {violation}")));
     }
@@ -426,6 +433,29 @@ fn a_promise_is_forgotten_in_a_crash(seed: u64) -> Option<String> {
     both_won(&mut world, [first, third])
 }
 
+/// The second and third node decide about a key without the first, which decided it last. Then the first is asked to replace
+/// what they have written, or to create what they have deleted.
+fn the_last_proposer_was_passed_by(seed: u64) -> Option<String> {
+    let (mut world, base) = decided(seed);
+    let (a, c) = (NodeId(1), NodeId(3));
+    world.isolate(a);
+    let deletes = seed % 2 == 1;
+    let change = if deletes {
+        Write { expect: Some(base), ..write("k", Kind::Register, Op::Delete) }
+    } else {
+        replace("k", "third", &base)
+    };
+    let third = world.pass_on(c, change);
+    world.run(60 * MS);
+    let Some(Reply::Written(changed)) = world.replies.remove(&third) else { return None };
+    world.cut.clear();
+    let seen = if deletes { Context::default() } else { changed.context };
+    let first = world.pass_on(a, replace("k", "first", &seen));
+    world.run(SECOND);
+    let reply = world.replies.remove(&first);
+    (!matches!(reply, Some(Reply::Written(_)))).then(|| format!("what is there was expected, and: {reply:?}"))
+}
+
 /// What two of three have decided is with one of them, after the other's disk was lost. The replica that has it does not
 /// hear of that loss.
 fn a_voter_without_its_disk(seed: u64) -> Option<String> {
@@ -528,11 +558,12 @@ fn a_decided_request_comes_again(seed: u64) -> Option<String> {
 }
 
 /// Scenes in which a rule matters, and the bug that breaks it.
-pub const SCENES: [(&str, super::Scene, Mutant); 6] = [
+pub const SCENES: [(&str, super::Scene, Mutant); 7] = [
     ("a decided request comes again", a_decided_request_comes_again, Mutant::DecidedRequestDropped),
     ("plain writes among conditions", contested, Mutant::PlainMixedIn),
     ("a promise is forgotten in a crash", a_promise_is_forgotten_in_a_crash, Mutant::PromiseNotDurable),
     ("a promise is passed over", a_promise_is_passed_over, Mutant::PromiseUnchecked),
+    ("the last proposer was passed by", the_last_proposer_was_passed_by, Mutant::StaleTurnAnswers),
     ("a voter without its disk", a_voter_without_its_disk, Mutant::EmptiedPromises),
     ("one list decides", one_list_decides, Mutant::OneListDecides),
 ];
