@@ -301,6 +301,8 @@ mutants! {
     PromiseNotDurable = "promise-not-durable",
     /// A replica accepts a proposal although it has promised a higher round.
     PromiseUnchecked = "promise-unchecked",
+    /// A node forgets what was done for a request id when its own clock says so.
+    NoteExpiresByOwnClock = "note-expires-by-own-clock",
     /// A proposer that skips the promises refuses a change by its own record, which others may have changed.
     StaleTurnAnswers = "stale-turn-answers",
     /// A replica that has lost its disk takes part in ballots at once.
@@ -398,6 +400,7 @@ impl Mutant {
         Mutant::PromiseNotDurable,
         Mutant::PromiseUnchecked,
         Mutant::StaleTurnAnswers,
+        Mutant::NoteExpiresByOwnClock,
         Mutant::EmptiedPromises,
         Mutant::OneListDecides,
         Mutant::ForgedContextJoined,

@@ -29,6 +29,7 @@ use mesh::request::{Reply, Request};
 use mesh::{Dot, RegionId, Stamp};
 use mesh_node::{Input, Message, Output};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 pub(crate) const MS: u64 = 1_000;
 /// When a client gives up on an answer.
@@ -391,7 +392,12 @@ impl MeshCluster {
 
     /// The world hears the answer under this number.
     pub fn ask(&mut self, node: NodeId, nth: usize, request: Request) {
-        let deadline = Instant(self.now).after(TIMEOUT);
+        self.ask_within(node, nth, request, TIMEOUT);
+    }
+
+    /// The same, with the time that the client gives its request.
+    pub fn ask_within(&mut self, node: NodeId, nth: usize, request: Request, timeout: Duration) {
+        let deadline = Instant(self.now).after(timeout);
         let Some(process) = &mut self.host(node).process else { return };
         let token = process.next_token();
         process.callers.insert(token, nth);

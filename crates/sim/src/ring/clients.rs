@@ -175,7 +175,6 @@ impl Clients {
     fn write(&mut self, client: usize, key: &str, deletes: bool, has_id: bool) -> (usize, Request) {
         let history = self.histories.entry(key.to_owned()).or_default();
         let number = history.add(deletes);
-        history.attempt(number);
         let op = if deletes { Op::Delete } else { Op::Put(number.to_string().into_bytes().into()) };
         let write = self.write_of(key, Kind::Register, op, has_id);
         self.begin(client, key, Doing::Write { number }, Some(write))
@@ -209,10 +208,18 @@ impl Clients {
     fn send_again(&mut self, nth: usize, client: usize) -> (usize, Request) {
         let Operation { key, doing, write, .. } = &self.operations[nth];
         let (key, doing, write) = (key.clone(), doing.clone(), write.clone());
-        if let Doing::Write { number } = doing {
-            self.histories.get_mut(&key).expect("what was written has a story").attempt(number);
-        }
         self.begin(client, &key, doing, write)
+    }
+
+    /// A request leaves its client. Its node begins nothing for it past the deadline.
+    pub fn sent(&mut self, nth: usize, now: u64, deadline: u64) {
+        let Operation { key, doing, .. } = &self.operations[nth];
+        if let Doing::Write { number } = doing {
+            self.histories
+                .get_mut(key)
+                .expect("what was written has a story")
+                .attempt(*number, nth, now, deadline);
+        }
     }
 
     /// The client waits for it no longer. True if that is news.
@@ -226,7 +233,11 @@ impl Clients {
     }
 
     /// What a client was told; what is wrong with it, if anything is. True for an answer that says something.
-    pub fn hear(&mut self, nth: usize, reply: &Reply) -> Result<bool, String> {
+    pub fn hear(&mut self, nth: usize, now: u64, reply: &Reply) -> Result<bool, String> {
+        let Operation { key, doing, .. } = &self.operations[nth];
+        if let Doing::Write { number } = doing {
+            self.histories.get_mut(key).expect("what was written has a story").answered(*number, nth, now);
+        }
         let told = match reply {
             Reply::Written(_) | Reply::Found(_) | Reply::Conflict(_) => true,
             Reply::Indeterminate { .. } | Reply::Unavailable { .. } | Reply::Refused(_) => false,

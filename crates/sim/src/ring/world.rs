@@ -8,6 +8,9 @@ use mesh::namespaces::{self, Namespace, Namespaces};
 use mesh::request::{Reply, Request};
 use mesh::{RegionId, Regions};
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+const TIMEOUT_MICROS: u64 = TIMEOUT.as_micros() as u64;
 
 /// How many copies of a key a world has: mostly as many as the default.
 const COPIES: [u8; 8] = [3, 3, 3, 3, 1, 2, 4, 5];
@@ -52,18 +55,22 @@ impl World {
             return;
         }
         let Some(node) = self.cluster.any_running_node() else { return };
+        let now = self.cluster.now;
         let (nth, request) = self.clients.next(&mut self.cluster.rng, client);
-        let patience = match self.cluster.rng.chance(300_000) {
-            // Its request outlives it.
-            true => self.cluster.rng.between(MS, TIMEOUT.as_micros() as u64),
-            false => PATIENCE,
-        };
+        let is_impatient = self.cluster.rng.chance(300_000);
+        let patience = if is_impatient { self.cluster.rng.between(MS, TIMEOUT_MICROS) } else { PATIENCE };
+        // Where late writes are judged, every other request says how long its client waits; the others outlive it.
+        let says_so = self.scenario.judges_late_writes && nth % 2 == 0;
+        let timeout = if says_so { patience.min(TIMEOUT_MICROS) } else { TIMEOUT_MICROS };
+        self.clients.sent(nth, now, now + timeout);
         self.cluster.schedule(patience, WorldEvent::GiveUp(nth));
-        self.cluster.ask(node, nth, request);
+        self.cluster.ask_within(node, nth, request, Duration::from_micros(timeout));
     }
 
     /// The judge asks.
     pub fn ask(&mut self, node: NodeId, nth: usize, request: Request) {
+        let now = self.cluster.now;
+        self.clients.sent(nth, now, now + TIMEOUT_MICROS);
         self.cluster.schedule(PATIENCE, WorldEvent::GiveUp(nth));
         self.cluster.ask(node, nth, request);
     }
@@ -90,7 +97,7 @@ impl ClusterWorld for World {
     }
 
     fn hear(&mut self, nth: usize, reply: Reply) {
-        let made = self.clients.hear(nth, &reply);
+        let made = self.clients.hear(nth, self.cluster.now, &reply);
         self.cluster.count(made, &reply);
     }
 }

@@ -16,7 +16,6 @@ use crate::op::WriteEvent;
 use crate::record::{DecidedRequest, REQUESTS_MAX, Record};
 use crate::request::{Reply, Write};
 use base::Code;
-use base::limits::MESH_REQUEST_KEEP_MILLIS;
 use base::mutant::{Mutant, planted};
 
 /// A change leaves out all but the last so many.
@@ -77,7 +76,6 @@ impl Mesh {
     ) -> Option<Reply> {
         let request = write.attributes.request?;
         let noted = self.load(t, &write.key.of_request(request)).record;
-        let noted = noted.filter(|noted| !noted.is_expired(t.now.wall_ms));
         let attempts = noted.as_ref().map(attempts_of).unwrap_or_default();
         let own = found.and_then(|found| found.requests().iter().find(|own| own.request == request));
         let mut bodies = attempts.iter().map(|attempt| attempt.body).chain(own.map(|own| own.body));
@@ -99,7 +97,7 @@ impl Mesh {
         covered.then(|| proposing.unknown())
     }
 
-    /// Remembers beside the key that requests were carried out. Those that are too old to be asked for again are forgotten.
+    /// Remembers beside the key that requests were carried out.
     pub(super) fn note_requests(
         &mut self,
         t: &mut Turn<'_>,
@@ -107,14 +105,11 @@ impl Mesh {
         left_out: &[DecidedRequest],
         event: WriteEvent,
     ) -> Result<Vec<RequestNote>, Code> {
-        let is_recent = |one: &&DecidedRequest| one.stamp.ms() + MESH_REQUEST_KEEP_MILLIS > t.now.wall_ms;
         let mut notes = Vec::new();
         if planted(Mutant::DecidedRequestDropped) {
             return Ok(notes);
         }
-        for DecidedRequest { request, body, dot, .. } in
-            left_out.iter().filter(is_recent).copied().collect::<Vec<_>>()
-        {
+        for DecidedRequest { request, body, dot, .. } in left_out.iter().copied() {
             let (before, change) = (CounterSums::default(), CounterSums::default());
             let attempt = Attempt { body, dot, before, change, is_decided: true };
             let shard = self.shard_of(key).ok_or(Code::UnknownSpace)?;

@@ -5,7 +5,8 @@ use super::scenes::expect;
 use super::world::{World, member};
 use super::{SECOND, awake, key, put, read, value};
 use crate::mesh::Request;
-use crate::op::Attributes;
+use crate::op::{Attributes, Op};
+use crate::record::{Body, Kind};
 use crate::request::{Reply, Write};
 use crate::topology::Epoch;
 use base::NodeId;
@@ -121,8 +122,33 @@ fn what_the_old_replicas_show(seed: u64) -> Option<String> {
     }
 }
 
+/// Additions come again under their request ids through a node whose clock is a year ahead, and once more when it is right.
+fn a_clock_ahead_forgets_requests(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 3);
+    let add = |id: u64| Write {
+        attributes: Attributes { request: Some(id), ..Attributes::default() },
+        ..super::write("count", Kind::Counter, Op::Add(1))
+    };
+    let skews = [(1, 0), (2, YEAR_MS), (2, 0), (3, 0)];
+    for (node, skew_ms) in skews {
+        world.hosts.get_mut(&NodeId(node)).unwrap().skew_ms = skew_ms;
+        for id in 0..5 {
+            let reply = world.call(node, Request::write(add(id)));
+            if !is_written(&reply) {
+                return Some(format!("{reply:?}"));
+            }
+        }
+        world.run(2 * SECOND);
+    }
+    let reply = world.call(1, read("count"));
+    let Reply::Found(Some(record)) = &reply else { return Some(format!("{reply:?}")) };
+    let Body::Counter(count) = &record.body else { return Some(format!("{record:?}")) };
+    (count.value() != 5).then(|| format!("{} of 5 are counted", count.value()))
+}
+
 /// Scenes in which a rule matters, and the bug that breaks it.
-pub const SCENES: [(&str, super::Scene, Mutant); 3] = [
+pub const SCENES: [(&str, super::Scene, Mutant); 4] = [
+    ("a clock ahead forgets requests", a_clock_ahead_forgets_requests, Mutant::NoteExpiresByOwnClock),
     ("a lost disk forgets a stamp", a_lost_disk_forgets_a_stamp, Mutant::RefillingAcknowledged),
     ("a stamp is refused by a promise", a_stamp_is_refused_by_a_promise, Mutant::FloorCountsAsCheck),
     ("what the old replicas show", what_the_old_replicas_show, Mutant::OldListShows),

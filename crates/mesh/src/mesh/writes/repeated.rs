@@ -42,7 +42,9 @@ impl Mesh {
             return Ok(false);
         };
         let noted = remembered.and_then(|(_, local)| local.record.as_ref());
-        let noted = noted.filter(|noted| !noted.is_expired(t.now.wall_ms));
+        // A note counts until every replica has forgotten it, whatever this node's clock says.
+        let by_clock = planted(Mutant::NoteExpiresByOwnClock);
+        let noted = noted.filter(|noted| !by_clock || !noted.is_expired(t.now.wall_ms));
         let attempts = noted.map(attempts_of).unwrap_or_default();
         let body = body_hash(write);
         if attempts.iter().any(|attempt| attempt.body != body) {
@@ -93,8 +95,13 @@ impl Mesh {
         attempt: Attempt,
         event: WriteEvent,
     ) -> Result<Bytes, Code> {
-        let expires_ms = Some(t.now.wall_ms.saturating_add(MESH_REQUEST_KEEP_MILLIS));
+        // A clock that is behind does not shorten it.
+        let from_ms = t.now.wall_ms.max(event.stamp.ms());
+        let expires_ms = Some(from_ms.saturating_add(MESH_REQUEST_KEEP_MILLIS));
         let attributes = Attributes { expires_ms, ..Attributes::default() };
+        // Nor does one that is ahead end what is there.
+        let wall_ms = if planted(Mutant::NoteExpiresByOwnClock) { event.wall_ms } else { 0 };
+        let event = WriteEvent { wall_ms, ..event };
         let insert = Op::Insert(attempt.encode());
         let written = op::apply(local.record.as_ref(), Kind::Set, &insert, &attributes, event)?;
         let full = written.full.encode();
