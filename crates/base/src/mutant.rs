@@ -303,6 +303,8 @@ mutants! {
     PromiseUnchecked = "promise-unchecked",
     /// A node forgets what was done for a request id when its own clock says so.
     NoteExpiresByOwnClock = "note-expires-by-own-clock",
+    /// A region goes by its own table of regions when owners of homes are elected, whatever the others go by.
+    ElectorateNotAgreed = "electorate-not-agreed",
     /// A proposer that skips the promises refuses a change by its own record, which others may have changed.
     StaleTurnAnswers = "stale-turn-answers",
     /// A replica that has lost its disk takes part in ballots at once.
@@ -400,6 +402,7 @@ impl Mutant {
         Mutant::PromiseNotDurable,
         Mutant::PromiseUnchecked,
         Mutant::StaleTurnAnswers,
+        Mutant::ElectorateNotAgreed,
         Mutant::NoteExpiresByOwnClock,
         Mutant::EmptiedPromises,
         Mutant::OneListDecides,

@@ -4,12 +4,18 @@
 use bytes::Bytes;
 use mesh::namespaces::{self, Namespace, Namespaces};
 use mesh::topology::NamespaceCopies;
-use mesh::{Handlers, Regions, handler, homes, plan, regions};
+use mesh::{Handlers, Regions, electorates, handler, homes, plan, regions};
 use std::collections::BTreeMap;
 
 /// The documents that the driver goes by.
-pub const FOLLOWED: [&str; 5] =
-    [plan::DOCUMENT, namespaces::DOCUMENT, regions::DOCUMENT, handler::DOCUMENT, homes::DOCUMENT];
+pub const FOLLOWED: [&str; 6] = [
+    plan::DOCUMENT,
+    namespaces::DOCUMENT,
+    regions::DOCUMENT,
+    handler::DOCUMENT,
+    homes::DOCUMENT,
+    electorates::DOCUMENT,
+];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {

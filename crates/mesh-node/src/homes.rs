@@ -8,7 +8,8 @@ use crate::documents::Documents;
 use crate::messages::{CoordMembers, DocumentProposal, DriverEvent, HeldHome, Message, Output};
 use base::mutant::{Mutant, planted};
 use base::{Instant, NodeId};
-use mesh::home_election::{HomeElection, HomeLease, HomeMessage, ProcessId};
+use mesh::electorates::{self, Electorate, Electorates};
+use mesh::home_election::{Agreed, HomeElection, HomeLease, HomeMessage, ProcessId};
 use mesh::homes::{DOCUMENT, Homes};
 use mesh::{RegionId, Regions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +34,7 @@ pub(crate) struct HomeDriver {
     election: HomeElection,
     /// The newest that is agreed on, decoded once for each of its versions.
     homes: (u64, Homes),
+    electorates: (u64, Electorates),
     look_at: Instant,
     tell_at: Instant,
     /// Nodes that asked, and when that was heard.
@@ -54,6 +56,7 @@ impl HomeDriver {
             start: process.start,
             election: HomeElection::new(here, process),
             homes: (0, Homes::default()),
+            electorates: (0, Electorates::default()),
             look_at: Instant::ZERO,
             tell_at: Instant::ZERO,
             asked: BTreeMap::new(),
@@ -88,18 +91,28 @@ impl HomeDriver {
         if tells {
             self.tell_at = now.after(TELL_EVERY);
         }
+        let others: BTreeSet<RegionId> = context.table.others(self.here).collect();
+        let table: Electorate = others.iter().copied().chain([self.here]).collect();
+        if leads {
+            self.read_homes(context.documents, out);
+            self.read_electorates(context.documents, out);
+        }
+        let agreed = Agreed { homes: &self.homes.1, electorates: &self.electorates.1, table: &table };
+        let acts = self.election.tick(now, leads, agreed);
         if !leads {
-            self.election.tick(now, false, &self.homes.1, &BTreeSet::new());
             if tells && context.documents.version(DOCUMENT) > 0 {
                 self.ask(now, context.coord, out);
             }
             return;
         }
-        self.read_homes(context.documents, out);
-        let others: BTreeSet<RegionId> = context.table.others(self.here).collect();
-        let acts = self.election.tick(now, true, &self.homes.1, &others);
         if let Some(next) = acts.next {
             self.propose(&next, context.table, out);
+        }
+        // Where no home has a lease, nothing is elected.
+        let has_leases = self.homes.1.iter().any(|(_, ownership)| ownership.lease_ms > 0);
+        if let Some(next) = acts.next_electorates.filter(|_| has_leases) {
+            let (name, expect) = (electorates::DOCUMENT, self.electorates.0);
+            out.propose.push(DocumentProposal { name, expect, bytes: next.encode() });
         }
         if let Some(message) = acts.message {
             for node in others.iter().flat_map(|region| context.addresses.node_ids(*region)) {
@@ -122,6 +135,21 @@ impl HomeDriver {
             None => {
                 out.events.push(DriverEvent::Unreadable { name: DOCUMENT, version });
                 self.homes.0 = version;
+            }
+        }
+    }
+
+    fn read_electorates(&mut self, documents: &Documents, out: &mut Output) {
+        let Some((version, bytes)) = documents.get(electorates::DOCUMENT) else { return };
+        if version == self.electorates.0 {
+            return;
+        }
+        match Electorates::decode(bytes) {
+            Some(electorates) => self.electorates = (version, electorates),
+            None => {
+                out.events.push(DriverEvent::Unreadable { name: electorates::DOCUMENT, version });
+                // Nothing is owned or elected by an electorate that is not known.
+                self.electorates = (version, Electorates::default());
             }
         }
     }

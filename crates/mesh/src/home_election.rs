@@ -9,12 +9,12 @@ mod message;
 pub use message::{HomeMessage, ProcessId};
 
 use crate::actor::RegionId;
+use crate::electorates::{Electorate, Electorates, electorate_id};
 use crate::home::Home;
 use crate::homes::{HomeScope, Homes, Ownership};
-use crate::moves::majority;
 use base::Instant;
 use base::mutant::{Mutant, planted};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How often it speaks; often enough for the shortest lease.
@@ -39,6 +39,8 @@ pub struct HomeElection {
     /// What was wanted in place of this, and until when nothing is said of it: it may come true at any moment, and
     /// an owner confirmed meanwhile would rely on it.
     wanted: Option<(Homes, Instant)>,
+    /// Until when other electorates, once proposed, are not proposed again.
+    electorates_wanted: Instant,
 }
 
 struct RegionClaim {
@@ -48,6 +50,16 @@ struct RegionClaim {
     stamp: u64,
     /// When this node said what the other region has heard last.
     confirmed: Option<Instant>,
+    electorate: Option<u64>,
+}
+
+/// What a region has agreed on, and which regions it knows.
+#[derive(Clone, Copy)]
+pub struct Agreed<'a> {
+    pub homes: &'a Homes,
+    pub electorates: &'a Electorates,
+    /// This region included.
+    pub table: &'a Electorate,
 }
 
 /// What follows from a look at the clock.
@@ -57,6 +69,7 @@ pub struct HomeActions {
     pub message: Option<HomeMessage>,
     /// In place of what the region has agreed on.
     pub next: Option<Homes>,
+    pub next_electorates: Option<Electorates>,
     /// Of the places with a lease: what this region may write as of now, and for how long.
     pub held: Vec<HomeLease>,
 }
@@ -80,12 +93,13 @@ impl HomeElection {
             seen: BTreeMap::new(),
             send_at: Instant::ZERO,
             wanted: None,
+            electorates_wanted: Instant::ZERO,
         }
     }
 
     /// A message of another region's leader.
     pub fn receive(&mut self, now: Instant, from: RegionId, message: HomeMessage) {
-        let HomeMessage { process, at, echoes, homes } = message;
+        let HomeMessage { process, at, echoes, homes, electorate } = message;
         let before = self.claims.get(&from);
         // The network may reorder two messages.
         if before.is_some_and(|before| before.process == process && before.stamp >= at) {
@@ -99,17 +113,19 @@ impl HomeElection {
         // Only messages of the same process are combined: an earlier leader may have known less.
         let before = before.filter(|before| before.process == process);
         let confirmed = echo.max(before.and_then(|before| before.confirmed));
-        self.claims.insert(from, RegionClaim { homes, at: now, process, stamp: at, confirmed });
+        self.claims.insert(from, RegionClaim { homes, at: now, process, stamp: at, confirmed, electorate });
     }
 
-    /// What the region has agreed on, and which others there are.
-    pub fn tick(
-        &mut self,
-        now: Instant,
-        leads: bool,
-        homes: &Homes,
-        others: &BTreeSet<RegionId>,
-    ) -> HomeActions {
+    pub fn tick(&mut self, now: Instant, leads: bool, agreed: Agreed<'_>) -> HomeActions {
+        if planted(Mutant::ElectorateNotAgreed) {
+            let electorates = &Electorates::agreed(agreed.table.clone());
+            return self.decide(now, leads, Agreed { electorates, ..agreed });
+        }
+        self.decide(now, leads, agreed)
+    }
+
+    fn decide(&mut self, now: Instant, leads: bool, agreed: Agreed<'_>) -> HomeActions {
+        let Agreed { homes, electorates, table } = agreed;
         if !leads {
             (self.leading_since, self.wanted) = (None, None);
             self.claims.clear();
@@ -120,25 +136,59 @@ impl HomeElection {
         if self.leading_since.is_none() {
             (self.leading_since, self.send_at) = (Some(now), now.after(SILENT_FOR));
         }
-        self.claims.retain(|region, _| others.contains(region));
+        self.claims.retain(|region, _| table.contains(region));
         self.note_ownerships(now, homes);
         self.wanted.take_if(|(instead_of, until)| instead_of != homes || *until <= now);
         let next = match self.wanted {
             Some(_) => None,
-            None => self.next(now, homes, others),
+            None => self.next(now, agreed),
         };
+        let next_electorates = self.next_electorates(now, next.is_none(), agreed);
         if next.is_some() {
             self.wanted = Some((homes.clone(), now.after(SILENT_FOR)));
         }
-        let sends = self.send_at <= now && self.wanted.is_none() && !others.is_empty();
+        let sends = self.send_at <= now && self.wanted.is_none() && table.len() > 1;
         let message = sends.then(|| {
             self.send_at = now.after(SEND_EVERY);
             let echo =
                 |(region, claims): (&RegionId, &RegionClaim)| (*region, (claims.process, claims.stamp));
             let echoes = self.claims.iter().map(echo).collect();
-            HomeMessage { process: self.me, at: now.0, echoes, homes: homes.clone() }
+            let electorate = Some(electorate_id(electorates.newest().unwrap_or(table)));
+            HomeMessage { process: self.me, at: now.0, echoes, homes: homes.clone(), electorate }
         });
-        HomeActions { message, next, held: self.held(now, homes, others.len() + 1) }
+        HomeActions { message, next, next_electorates, held: self.held(now, homes, electorates) }
+    }
+
+    /// Adds a table that has changed; drops the earlier ones when all regions have added it. What they own is taken over
+    /// first: it may have been decided by an electorate that is about to be dropped.
+    fn next_electorates(
+        &mut self,
+        now: Instant,
+        has_their_homes: bool,
+        agreed: Agreed<'_>,
+    ) -> Option<Electorates> {
+        let Agreed { electorates, table, .. } = agreed;
+        let may_propose = has_their_homes && self.wanted.is_none() && self.electorates_wanted <= now;
+        let knows = self.leading_since.is_some_and(|since| since.after(SILENT_FOR) <= now);
+        if !may_propose || !knows {
+            return None;
+        }
+        let next = if electorates.newest().is_some_and(|newest| newest != table) {
+            electorates.with(table)
+        } else {
+            let id = electorate_id(table);
+            let has_it = |region: &RegionId| {
+                let claim = self.claims.get(region);
+                *region == self.here
+                    || claim.is_some_and(|claim| claim.electorate.is_none_or(|other| other == id))
+            };
+            let all = Electorates::agreed(table.clone());
+            (all != *electorates && table.iter().all(has_it)).then_some(all)
+        };
+        if next.is_some() {
+            self.electorates_wanted = now.after(SILENT_FOR);
+        }
+        next
     }
 
     fn note_ownerships(&mut self, now: Instant, homes: &Homes) {
@@ -151,7 +201,8 @@ impl HomeElection {
         }
     }
 
-    fn next(&self, now: Instant, homes: &Homes, others: &BTreeSet<RegionId>) -> Option<Homes> {
+    fn next(&self, now: Instant, agreed: Agreed<'_>) -> Option<Homes> {
+        let homes = agreed.homes;
         let mut next = homes.clone();
         for claims in self.claims.iter() {
             for (scope, theirs) in claims.1.homes.iter() {
@@ -166,7 +217,7 @@ impl HomeElection {
                 continue;
             }
             if let Some(better) =
-                self.settle(scope, ownership, others).or_else(|| self.run_for(now, scope, ownership, others))
+                self.settle(scope, ownership, agreed).or_else(|| self.run_for(now, scope, ownership, agreed))
             {
                 next.set(scope.clone(), better).expect("it is there already");
             }
@@ -210,14 +261,15 @@ impl HomeElection {
     }
 
     /// A candidate with a majority behind it is the owner.
-    fn settle(&self, scope: &HomeScope, mine: Ownership, others: &BTreeSet<RegionId>) -> Option<Ownership> {
+    fn settle(&self, scope: &HomeScope, mine: Ownership, agreed: Agreed<'_>) -> Option<Ownership> {
         if mine.settled || mine.home.region != self.here {
             return None;
         }
         let votes =
-            |claims: &&RegionClaim| claims.homes.get(scope).is_some_and(|theirs| theirs.home == mine.home);
-        let votes = 1 + self.claims.values().filter(votes).count();
-        (votes >= majority(others.len() + 1)).then_some(Ownership { settled: true, ..mine })
+            |claims: &RegionClaim| claims.homes.get(scope).is_some_and(|theirs| theirs.home == mine.home);
+        let votes = self.claims.iter().filter(|(_, claims)| votes(claims)).map(|(region, _)| *region);
+        let votes = votes.chain([self.here]).collect();
+        agreed.electorates.elects(&votes, agreed.table).then_some(Ownership { settled: true, ..mine })
     }
 
     /// Stands for a place whose owner is gone. Of those who might, the first by number goes first, so that they do not
@@ -227,7 +279,7 @@ impl HomeElection {
         now: Instant,
         scope: &HomeScope,
         mine: Ownership,
-        others: &BTreeSet<RegionId>,
+        agreed: Agreed<'_>,
     ) -> Option<Ownership> {
         if mine.home.region == self.here && mine.settled {
             return self.run_again(now, scope, mine);
@@ -235,11 +287,11 @@ impl HomeElection {
         let is_live = |claims: &RegionClaim| claims.at.after(lease(mine)) > now;
         let live =
             self.claims.iter().filter(|(region, claims)| **region != mine.home.region && is_live(claims));
-        let live: Vec<RegionId> = live.map(|(region, _)| *region).collect();
-        if live.len() + 1 < majority(others.len() + 1) {
+        let live: Electorate = live.map(|(region, _)| *region).chain([self.here]).collect();
+        if !agreed.electorates.elects(&live, agreed.table) {
             return None;
         }
-        let before = live.iter().filter(|region| **region < self.here).count() as u32;
+        let before = live.range(..self.here).count() as u32;
         let patience = lease(mine) + lease(mine) / 2 * before;
         (self.silent_since(scope, mine).after(patience) <= now)
             .then(|| mine.home.transfer_to(self.here).ok())
@@ -258,21 +310,20 @@ impl HomeElection {
     }
 
     /// What this region owns, and until when so many have confirmed it that no majority can be against it.
-    fn held(&self, now: Instant, homes: &Homes, n_regions: usize) -> Vec<HomeLease> {
-        let needed = n_regions - majority(n_regions) + 1;
+    fn held(&self, now: Instant, homes: &Homes, electorates: &Electorates) -> Vec<HomeLease> {
         let is_owned = |ownership: Ownership| {
             ownership.settled && ownership.lease_ms > 0 && ownership.home.region == self.here
         };
         let owned = homes.iter().filter(|(_, ownership)| is_owned(*ownership));
         let home_lease = |(scope, ownership): (&HomeScope, Ownership)| {
-            let agrees = |claims: &&RegionClaim| {
+            let agrees = |claims: &RegionClaim| {
                 claims.homes.get(scope).is_some_and(|theirs| theirs.home == ownership.home)
             };
-            let agreeing = self.claims.values().filter(agrees).filter_map(|claims| claims.confirmed);
-            let mut confirmed: Vec<Instant> = agreeing.chain([now]).collect();
-            confirmed.sort_unstable_by(|one, other| other.cmp(one));
+            let agreeing = self.claims.iter().filter(|(_, claims)| agrees(claims));
+            let confirmed = agreeing.filter_map(|(region, claims)| Some((*region, claims.confirmed?)));
+            let confirmed = confirmed.chain([(self.here, now)]).collect();
             let since =
-                if planted(Mutant::HomeUnconfirmed) { Some(now) } else { confirmed.get(needed - 1).copied() };
+                if planted(Mutant::HomeUnconfirmed) { Some(now) } else { electorates.held_since(&confirmed) };
             let until = since?.after(lease(ownership) / 4 * HELD_QUARTERS);
             Some(HomeLease { scope: scope.clone(), epoch: ownership.home.epoch, until })
         };

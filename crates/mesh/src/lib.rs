@@ -14,6 +14,7 @@ pub mod decimal;
 pub mod disk_space;
 pub mod document_exchange;
 pub mod dots;
+pub mod electorates;
 pub mod explain;
 pub mod frame;
 pub mod handler;

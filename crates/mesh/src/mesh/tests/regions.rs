@@ -6,7 +6,7 @@ use super::world::{MS, TIMEOUT, World, member};
 use super::{SECOND, counter_value, key, put, read, value, write};
 use crate::actor::RegionId;
 use crate::context::Context;
-use crate::home_election::tests::no_two_own_a_place;
+use crate::home_election::tests::no_two_own_a_scope;
 use crate::mesh::{Input, Request};
 use crate::op::{Attributes, Op};
 use crate::record::Kind;
@@ -388,7 +388,7 @@ fn two_write_unseen(seed: u64) -> Option<String> {
 }
 
 /// Scenes in which a rule between regions matters, and the bug that breaks it.
-pub const SCENES: [(&str, super::Scene, Mutant); 14] = [
+pub const SCENES: [(&str, super::Scene, Mutant); 15] = [
     ("a count is forgotten here", a_count_is_forgotten_here, Mutant::StreamedBeforePersist),
     ("entries overtake each other", entries_overtake_each_other, Mutant::HolesAcknowledged),
     ("the log was cut", the_log_was_cut, Mutant::GapVouched),
@@ -401,8 +401,9 @@ pub const SCENES: [(&str, super::Scene, Mutant); 14] = [
     ("a write for all", a_write_for_all, Mutant::RegionsNotCounted),
     ("a log forgets", a_log_forgets, Mutant::LastWriteSentEarly),
     ("two write what the other has not seen", two_write_unseen, Mutant::LoserNotKept),
-    ("an owner that is still there", no_two_own_a_place, Mutant::HomePromiseForgotten),
-    ("an owner that is cut off", no_two_own_a_place, Mutant::HomeUnconfirmed),
+    ("an owner that is still there", no_two_own_a_scope, Mutant::HomePromiseForgotten),
+    ("an owner that is cut off", no_two_own_a_scope, Mutant::HomeUnconfirmed),
+    ("an owner and a region that comes or goes", no_two_own_a_scope, Mutant::ElectorateNotAgreed),
 ];
 
 #[test]
