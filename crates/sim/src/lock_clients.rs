@@ -97,7 +97,7 @@ pub enum TokenPurpose {
     Command { lock_client: usize, turn: u64 },
     KeepAlive { lock_client: usize, lease: LeaseId },
     LockCall(u64),
-    Nobody,
+    Discarded,
 }
 
 /// A call that a member runs.
@@ -498,7 +498,7 @@ impl World {
                     // The client has what it wants, or wants it no more.
                     false => {
                         let undo = propose(&call.undo());
-                        self.request(host, Instant::FAR_FUTURE, undo, TokenPurpose::Nobody)?;
+                        self.request(host, Instant::FAR_FUTURE, undo, TokenPurpose::Discarded)?;
                     }
                 }
             }
@@ -549,7 +549,7 @@ impl World {
             self.lock_clients.judge.answered(id, &answer)?;
         }
         match purpose {
-            TokenPurpose::Nobody => Ok(()),
+            TokenPurpose::Discarded => Ok(()),
             TokenPurpose::LockCall(number) => {
                 self.run_call(host, number, lock_call::LockCallEvent::Answered(answer))
             }

@@ -237,7 +237,7 @@ impl World {
         Ok(())
     }
 
-    /// Every member runs and has all that anybody knows to be committed.
+    /// Every member runs and has all that any member knows to be committed.
     pub fn are_all_disks_up_to_date(&self) -> bool {
         let statuses: Option<Vec<_>> = self
             .member_hosts()

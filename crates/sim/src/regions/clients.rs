@@ -217,7 +217,7 @@ impl Clients {
     }
 
     /// A region is gone for good, with what only it had: all clients begin new sessions.
-    pub fn begin_sessions_anew(&mut self) {
+    pub fn begin_new_sessions(&mut self) {
         for client in &mut self.clients {
             client.session = Session::default();
             client.open.extend(0..=self.n);
