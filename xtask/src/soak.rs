@@ -19,7 +19,10 @@ pub fn run(root: &Path, arguments: Vec<String>) -> ExitCode {
         return ExitCode::from(2);
     }
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root).args(["run", "--release", "--locked", "-p", "sim", "--", "--soak"]).args(&arguments);
+    command
+        .current_dir(root)
+        .args(["run", "--release", "--locked", "-p", "sim", "--", "--soak"])
+        .args(&arguments);
     match command.status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,

@@ -196,10 +196,11 @@ impl ApplyLoop {
             self.step(now, ApplyInput::Tick);
         }
         self.end_turn();
-        match self.machine.is_catching_up() {
-            // Watches that are behind do not wait for a message.
-            true => NextTurn::Now,
-            false => NextTurn::At(self.core.clock.to_system(self.next_turn())),
+        // Watches that are behind do not wait for a message.
+        if self.machine.is_catching_up() {
+            NextTurn::Now
+        } else {
+            NextTurn::At(self.core.clock.to_system(self.next_turn()))
         }
     }
 

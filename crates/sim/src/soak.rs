@@ -77,13 +77,17 @@ impl Hunt {
         ]
         .concat();
         let members = Mutant::ALL.iter().filter(|mutant| !elsewhere.contains(mutant));
-        let members = members
-            .map(|mutant| Hunt { mutant: *mutant, world: SoakWorld::Members(scenario::hunting_ground(*mutant)) });
-        let rings = Mutant::FOUND_BY_RING_WORLDS
+        let members = members.map(|mutant| Hunt {
+            mutant: *mutant,
+            world: SoakWorld::Members(scenario::hunting_ground(*mutant)),
+        });
+        let rings = Mutant::FOUND_BY_RING_WORLDS.iter().map(|mutant| Hunt {
+            mutant: *mutant,
+            world: SoakWorld::Ring(ring::scenario::hunting_ground(*mutant)),
+        });
+        let regions = Mutant::FOUND_BY_REGION_WORLDS
             .iter()
-            .map(|mutant| Hunt { mutant: *mutant, world: SoakWorld::Ring(ring::scenario::hunting_ground(*mutant)) });
-        let regions =
-            Mutant::FOUND_BY_REGION_WORLDS.iter().map(|mutant| Hunt { mutant: *mutant, world: SoakWorld::Regions });
+            .map(|mutant| Hunt { mutant: *mutant, world: SoakWorld::Regions });
         members.chain(rings).chain(regions).collect()
     }
 
@@ -213,7 +217,8 @@ impl SoakReport {
 
     fn hunt(&mut self, hunt: &Hunt, result: &SoakResult, progress: &mut dyn FnMut(&str)) {
         self.failures += u64::from(result.violations.is_empty());
-        let verdict = result.checker().map_or("not found".to_owned(), |checker| format!("found by {checker}"));
+        let verdict =
+            result.checker().map_or("not found".to_owned(), |checker| format!("found by {checker}"));
         self.row(&hunt.world.name(), hunt.mutant.name(), result, &verdict, progress);
     }
 

@@ -30,9 +30,10 @@ impl KeyFollower {
             progress_notify: false,
             fragment: false,
         };
-        match requests.send(Input::Create(create)).await {
-            true => Ok(KeyFollower { responses, events: VecDeque::new() }),
-            false => Err(Code::Stopped),
+        if requests.send(Input::Create(create)).await {
+            Ok(KeyFollower { responses, events: VecDeque::new() })
+        } else {
+            Err(Code::Stopped)
         }
     }
 

@@ -446,10 +446,12 @@ impl Hub {
 impl Params {
     /// A batch as the responses that carry it.
     pub(super) fn parts(&self, shape: &WatchShape, batch: Batch) -> Vec<Arc<Batch>> {
-        let bytes_max = match shape.fragment {
-            _ if planted(Mutant::WatchRevisionSplit) => 1,
-            true => self.fragment_bytes,
-            false => usize::MAX,
+        let bytes_max = if planted(Mutant::WatchRevisionSplit) {
+            1
+        } else if shape.fragment {
+            self.fragment_bytes
+        } else {
+            usize::MAX
         };
         if batch.bytes() >= bytes_max {
             batch.split(bytes_max).into_iter().map(Arc::new).collect()

@@ -196,9 +196,10 @@ impl Clients {
             Doing::Add(element) => drop(self.added.insert(element.clone(), (region, dot))),
             Doing::Remove(element) => {
                 let seen = |(_, dot): &(RegionId, Dot)| record.context.covers(*dot);
-                match self.added.get(element).is_some_and(seen) {
-                    true => drop(self.removed.insert(element.clone(), region)),
-                    false => drop(self.maybe_removed.insert(element.clone())),
+                if self.added.get(element).is_some_and(seen) {
+                    drop(self.removed.insert(element.clone(), region))
+                } else {
+                    drop(self.maybe_removed.insert(element.clone()))
                 }
             }
             Doing::Look => {}
