@@ -34,6 +34,7 @@ Usage: sim [OPTIONS]
   --mesh          worlds of the data plane instead; with --seed, --seeds, --first, --mutant, --mutants
   --world NAME    with --mesh: storm (default), late-writes, conditional-writes or counted-once
   --regions       worlds of two or three regions of the data plane; with the same
+  --power-cuts    with --seed: the power goes at the point of upkeep that the seed chooses
   --mutant NAME   plant a bug; the run must find it
   --mutants       plant every bug in turn, and print which check found it after how many seeds
   --scenario NAME a world with a bias; the run must meet what it is about
@@ -91,7 +92,7 @@ fn main() -> ExitCode {
         return play_all(&options);
     }
     if let Some(seed) = options.seed {
-        return replay(options.scenario, seed, options.mutant);
+        return replay(&options, seed);
     }
     campaign_of(&options)
 }
@@ -111,6 +112,7 @@ struct Options {
     world: &'static ring::scenario::Scenario,
     regions: bool,
     soak: bool,
+    power_cuts: bool,
     mutant_seeds: u64,
     help: bool,
 }
@@ -131,6 +133,7 @@ impl Options {
             world: &ring::scenario::STORM,
             regions: false,
             soak: false,
+            power_cuts: false,
             mutant_seeds: 2_000,
             help: false,
         };
@@ -155,6 +158,7 @@ impl Options {
                 "--world" => options.world = ring_world(&value()?)?,
                 "--regions" => options.regions = true,
                 "--soak" => options.soak = true,
+                "--power-cuts" => options.power_cuts = true,
                 "--mutant-seeds" => options.mutant_seeds = number(&arg, &value()?)?,
                 "--locks" => options.scenario = &scenario::LOCKS,
                 "--auth" => options.scenario = &scenario::AUTH,
@@ -256,9 +260,16 @@ fn campaign_of(options: &Options) -> ExitCode {
     if summary.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn replay(scenario: &Scenario, seed: u64, planted: Option<Mutant>) -> ExitCode {
-    let first = sim::run::run_in(scenario, seed, planted);
-    let second = sim::run::run_in(scenario, seed, planted);
+fn replay(options: &Options, seed: u64) -> ExitCode {
+    let (scenario, planted) = (options.scenario, options.mutant);
+    let run = || {
+        if options.power_cuts {
+            soak::cut_power(seed, planted).0
+        } else {
+            sim::run::run_in(scenario, seed, planted)
+        }
+    };
+    let (first, second) = (run(), run());
     println!("seed {seed}: trace {:016x}, and again {:016x}", first.trace, second.trace);
     println!("{:?}", first.counts);
     if first.violation.is_some() {

@@ -2,6 +2,7 @@
 //! A world gives one verdict a seed; a hunt is a planted bug and the world that must find it. The hunts and the tests of single crates
 //! cover every planted bug, which a test of this file holds.
 
+use crate::crash_points::Point;
 use crate::{regions, ring, run, scenario};
 use base::mutant::Mutant;
 use std::sync::Mutex;
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 pub enum SoakWorld {
     /// Members of the coordination store.
     Members(&'static scenario::Scenario),
+    /// Members whose power goes at one point of a compaction, a snapshot or a change.
+    PowerCuts,
     /// Nodes of the data plane in one region.
     Ring(&'static ring::scenario::Scenario),
     /// Nodes of the data plane in several regions.
@@ -24,12 +27,13 @@ impl SoakWorld {
     pub fn all() -> Vec<SoakWorld> {
         let members = scenario::all().into_iter().map(SoakWorld::Members);
         let rings = ring::scenario::ALL.into_iter().map(SoakWorld::Ring);
-        members.chain(rings).chain([SoakWorld::Regions]).collect()
+        members.chain([SoakWorld::PowerCuts]).chain(rings).chain([SoakWorld::Regions]).collect()
     }
 
     pub fn name(self) -> String {
         match self {
             SoakWorld::Members(scenario) => scenario.name.to_owned(),
+            SoakWorld::PowerCuts => "power-cuts".to_owned(),
             SoakWorld::Ring(scenario) => format!("mesh {}", scenario.name),
             SoakWorld::Regions => "regions".to_owned(),
         }
@@ -39,6 +43,7 @@ impl SoakWorld {
     pub fn flags(self) -> String {
         match self {
             SoakWorld::Members(scenario) => format!("--scenario {}", scenario.name),
+            SoakWorld::PowerCuts => "--power-cuts".to_owned(),
             SoakWorld::Ring(scenario) => format!("--mesh --world {}", scenario.name),
             SoakWorld::Regions => "--regions".to_owned(),
         }
@@ -47,13 +52,24 @@ impl SoakWorld {
     /// The verdict on one seed: the name of the checker and what it saw.
     fn judge(self, seed: u64, planted: Option<Mutant>) -> Option<String> {
         match self {
-            SoakWorld::Members(scenario) => run::run_in(scenario, seed, planted)
-                .violation
-                .map(|found| format!("{}: {}", found.checker.name(), found.what)),
+            SoakWorld::Members(scenario) => told(run::run_in(scenario, seed, planted)),
+            SoakWorld::PowerCuts => told(cut_power(seed, planted).0),
             SoakWorld::Ring(scenario) => ring::run(scenario, seed, planted).violation,
             SoakWorld::Regions => regions::run(seed, planted).violation,
         }
     }
+}
+
+fn told(report: run::Report) -> Option<String> {
+    report.violation.map(|found| format!("{}: {}", found.checker.name(), found.what))
+}
+
+/// One seed in which the power goes at a point that follows from the seed, every time or every few times that a host is there. Also tells
+/// how often it went.
+pub fn cut_power(seed: u64, planted: Option<Mutant>) -> (run::Report, u64) {
+    let points = Point::ALL.len() as u64;
+    let (point, every) = (Point::ALL[(seed % points) as usize], 1 + seed / points % 5);
+    run::run_to(&scenario::UPKEEP, seed, planted, Some((point, every)))
 }
 
 /// A planted bug, and the world that must find it.
@@ -64,7 +80,34 @@ pub struct Hunt {
 }
 
 /// Bugs that show after so many seeds, or in such slow worlds, that only a soak looks for them.
-const FOUND_LATE: [(Mutant, &str); 0] = [];
+const FOUND_LATE: [(Mutant, &str); 26] = [
+    (Mutant::VoteForgotten, "votes"),
+    (Mutant::ResponseBeforePersist, "storm"),
+    (Mutant::ReadWithoutQuorum, "storm"),
+    (Mutant::ReadContextReused, "storm"),
+    (Mutant::TornTailAccepted, "storm"),
+    (Mutant::RevokeWithoutGuard, "storm"),
+    (Mutant::KeepAliveUnverified, "storm"),
+    (Mutant::UnknownSessionServed, "storm"),
+    (Mutant::RevokeProposedOnce, "c20-elections-within-a-lease"),
+    (Mutant::ReplacementNotFinished, "storm"),
+    (Mutant::StartsCountedFromOne, "lost-disks"),
+    (Mutant::DoubtNotKept, "lost-disks"),
+    (Mutant::MissingSegmentAccepted, "damaged-logs"),
+    (Mutant::VotesInDoubt, "damaged-logs"),
+    (Mutant::SweptBeforeIndexed, "storm"),
+    (Mutant::OverlaySurvivesInstall, "storm"),
+    (Mutant::LeadsBeforeItsVote, "one-becomes-several"),
+    (Mutant::StandsOnOldConfig, "changes"),
+    (Mutant::FlushOverstated, "mesh storm"),
+    (Mutant::TornEndTrusted, "mesh damaged-logs"),
+    (Mutant::LoserNotKept, "regions"),
+    (Mutant::HomePromiseForgotten, "regions"),
+    (Mutant::HomeUnconfirmed, "regions"),
+    (Mutant::HomeHeldFromArrival, "regions"),
+    (Mutant::DocumentsNotExchanged, "regions"),
+    (Mutant::EvictedWaitedFor, "regions"),
+];
 
 impl Hunt {
     /// Every bug that worlds must find, in every world that must find it.
@@ -147,7 +190,7 @@ pub fn run_seeds(world: SoakWorld, range: SeedRange, planted: Option<Mutant>) ->
             done.1.extend(violation.map(|what| (seed, what)));
         }
     };
-    thread::scope(|scope| (0..range.threads).for_each(|_| drop(scope.spawn(&work))));
+    thread::scope(|scope| (0..range.threads).for_each(|_| drop(scope.spawn(work))));
     let (seeds, mut violations) = done.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     violations.sort();
     SoakResult { seeds, elapsed: started.elapsed(), violations }

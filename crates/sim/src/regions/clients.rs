@@ -197,9 +197,9 @@ impl Clients {
             Doing::Remove(element) => {
                 let seen = |(_, dot): &(RegionId, Dot)| record.context.covers(*dot);
                 if self.added.get(element).is_some_and(seen) {
-                    drop(self.removed.insert(element.clone(), region))
+                    self.removed.insert(element.clone(), region);
                 } else {
-                    drop(self.maybe_removed.insert(element.clone()))
+                    self.maybe_removed.insert(element.clone());
                 }
             }
             Doing::Look => {}
