@@ -19,6 +19,7 @@ mod malicious_peer;
 mod reference;
 mod soak;
 mod tidy;
+mod words;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -16,10 +16,11 @@ use coord::watch::{self, StreamId};
 use coord::{Caller, Command, LeaseAccess, LockClaim};
 use disk::StoreView;
 use node::apply::{ApplyInput, ApplyOutput};
-use node::disk_space::{DiskMeasures, DiskSpace};
 use node::lock_waits::{self, WaitOutcome};
 use node::member::config_of;
-use node::{Apply, ClientWork, Flush, LockWait, PeerMessage, ReadBatch, TokenEvent, WaitId};
+use node::{
+    Apply, ClientWork, DiskMeasures, DiskSpace, Flush, LockWait, PeerMessage, ReadBatch, TokenEvent, WaitId,
+};
 use raft::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

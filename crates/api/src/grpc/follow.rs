@@ -4,8 +4,7 @@
 
 use base::{Code, KeyRange, Revision};
 use coord::watch::{Create, Event, Filters, Input, Refusal, ResponseKind};
-use server::Handle;
-use server::watch::WatchResponses;
+use server::{Handle, WatchResponses};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 

@@ -182,9 +182,9 @@ impl WatchedQueue {
 
     fn take(&mut self, event: &Event) {
         if event.deleted {
-            drop(self.places.remove(&event.kv.key))
+            self.places.remove(&event.kv.key);
         } else {
-            drop(self.places.insert(event.kv.key.clone(), event.kv.clone()))
+            self.places.insert(event.kv.key.clone(), event.kv.clone());
         }
     }
 

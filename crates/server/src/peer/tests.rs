@@ -369,8 +369,8 @@ fn a_dialler_that_is_turned_away_tries_again_and_nothing_is_connected() {
 fn a_damaged_envelope_closes_the_stream_and_the_next_stream_works() {
     let member = alone_with(Timing::default());
     let mut stream = member.dial_as_two();
-    stream.write_all(&envelope_of(&["before"])).unwrap();
-    assert_eq!(member.frames(TWO, 1), ["before"]);
+    stream.write_all(&envelope_of(&["first"])).unwrap();
+    assert_eq!(member.frames(TWO, 1), ["first"]);
     let mut damaged = envelope_of(&["damaged"]);
     *damaged.last_mut().unwrap() ^= 0x10;
     stream.write_all(&damaged).unwrap();
