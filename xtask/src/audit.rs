@@ -57,7 +57,7 @@ fn check_advisories(root: &Path) -> bool {
         eprint!("{NO_DATABASE}");
         return false;
     }
-    eprintln!("advisories: the database could not be fetched anew; the copy on this machine is used");
+    eprintln!("advisories: the database could not be fetched again; the copy on this machine is used");
     deny(root, &["check", "--disable-fetch", "advisories"])
 }
 

@@ -3,7 +3,7 @@
 //! and `bench-vs` compare with a real etcd, `costs` counts instructions, `flake` finds tests that fail now and then,
 //! `fuzz` runs the fuzz targets, `malicious-peer` lies to real members on their peer ports, `hostile` measures honest clients
 //! beside hostile ones, `audit` holds the dependencies against deny.toml, `reference` writes the reference pages of the
-//! documents.
+//! documents, `soak` runs every world of the simulator.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks on its streams")]
 
@@ -17,7 +17,9 @@ mod fuzz;
 mod hostile;
 mod malicious_peer;
 mod reference;
+mod soak;
 mod tidy;
+mod words;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -25,7 +27,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 Usage: cargo xtask <verb>
 
-  check      the house rules that no compiler checks: what rooms may depend on, headers, sizes, leftovers, documents
+  check      the house rules that no compiler checks: what crates may depend on, headers, sizes, leftovers, documents
   diff-etcd --etcd PATH [--ops N] [--seed S] [--althing PATH] [--lanes L]
              the same random requests to that etcd and to Althing; stops at the first difference
 ";
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Some("fuzz") => fuzz::run(root(), std::env::args().skip(2).collect()),
         Some("malicious-peer") => malicious_peer::run(root(), std::env::args().skip(2).collect()),
         Some("reference") => reference::run(root()),
+        Some("soak") => soak::run(root(), std::env::args().skip(2).collect()),
         Some("hostile") => hostile::run(root(), std::env::args().skip(2).collect()),
         Some("--help" | "-h") => {
             print!("{}", help());
@@ -64,6 +67,7 @@ fn help() -> String {
         malicious_peer::HELP,
         hostile::HELP,
         reference::HELP,
+        soak::HELP,
     ]
     .concat()
 }

@@ -108,9 +108,10 @@ impl ClientConn {
 
     /// Puts bytes back; they are read first, before those that were put back earlier.
     pub fn unread(&mut self, pushed_back: Bytes) {
-        self.pushed_back = match self.pushed_back.is_empty() {
-            true => pushed_back,
-            false => [pushed_back, std::mem::take(&mut self.pushed_back)].concat().into(),
+        self.pushed_back = if self.pushed_back.is_empty() {
+            pushed_back
+        } else {
+            [pushed_back, std::mem::take(&mut self.pushed_back)].concat().into()
         };
     }
 

@@ -28,7 +28,7 @@ const PREFLIGHT_MAX_AGE: &str = "600";
 const INERT: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";
 /// The content types that any page may send without a preflight.
 const SIMPLE_TYPES: [&str; 3] = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"];
-/// Public DNS has no names that end so: nobody outside the network can point one here.
+/// Public DNS has no names that end so: no server outside the network can point one here.
 const PRIVATE_SUFFIXES: [&str; 3] = [".local", ".internal", ".svc"];
 
 /// Which names and pages a port believes.

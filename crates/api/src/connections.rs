@@ -293,9 +293,10 @@ impl SlotGuard {
 
     /// Resolves when the connection must close.
     pub async fn must_close(&self) {
-        match self.is_limited() {
-            true => tokio::time::sleep(LIMITED_TIME).await,
-            false => self.slot.closing.notified().await,
+        if self.is_limited() {
+            tokio::time::sleep(LIMITED_TIME).await
+        } else {
+            self.slot.closing.notified().await
         }
     }
 }

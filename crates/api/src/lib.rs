@@ -24,7 +24,7 @@ mod workers;
 pub use browsers::BrowserSettings;
 pub use connections::{BEYOND_LIMIT_MAX, ConnectionLimits};
 pub use limits::ClientLimits;
-pub use serve::{Error, Port, RestSettings, Settings, Tls, serve, serve_probes};
+pub use serve::{Error, Port, RestSettings, ServeSettings, Tls, serve, serve_probes};
 pub use workers::serve_rest;
 
 /// The release of etcd whose API is spoken; clients decide by it what they may ask for.

@@ -176,9 +176,8 @@ mod tests {
         assert!(incomplete.hold(10));
         assert_eq!(incomplete.deadline(), incomplete.begun + WHOLE_TIMEOUT);
         incomplete.begun -= WHOLE_TIMEOUT;
-        std::future::poll_fn(|context| match incomplete.is_late(context) {
-            true => std::task::Poll::Ready(()),
-            false => std::task::Poll::Pending,
+        std::future::poll_fn(|context| {
+            if incomplete.is_late(context) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
         })
         .await;
         assert_eq!(incomplete.time_left(), Duration::ZERO);

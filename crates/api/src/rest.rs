@@ -130,9 +130,10 @@ impl Rest {
 
     /// A region that this node has no name for is called by its number.
     fn region_name(&self, region: RegionId) -> String {
-        match region == self.region_id() {
-            true => self.region().to_owned(),
-            false => self.mesh().region_name(region).unwrap_or_else(|| format!("{:08x}", region.0)),
+        if region == self.region_id() {
+            self.region().to_owned()
+        } else {
+            self.mesh().region_name(region).unwrap_or_else(|| format!("{:08x}", region.0))
         }
     }
 
@@ -169,9 +170,10 @@ impl Rest {
     async fn ask(&self, request: Request, timeout: Option<Duration>) -> Result<Reply, Refusal> {
         self.permit(&request)?;
         // Scripts are rare, and kept out of the future that every request is.
-        let reply = match merging::is_custom_write(&request) {
-            true => Box::pin(self.mesh().write_custom(request, timeout)).await?,
-            false => self.mesh().request(request, timeout).await?,
+        let reply = if merging::is_custom_write(&request) {
+            Box::pin(self.mesh().write_custom(request, timeout)).await?
+        } else {
+            self.mesh().request(request, timeout).await?
         };
         match reply {
             Reply::Refused(code) => Err(code.into()),

@@ -50,7 +50,7 @@ use tokio::sync::watch::{Receiver, channel};
 use tonic::server::NamedService;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct ServeSettings {
     /// The size of one request that changes something, as the core measures it; a message may be somewhat larger.
     pub request_bytes_max: usize,
     /// Compares, successes or failures of one transaction.
@@ -115,7 +115,7 @@ pub enum Error {
 pub async fn serve(
     handle: Handle,
     port: Port,
-    settings: Settings,
+    settings: ServeSettings,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     let pool = described();
@@ -233,7 +233,7 @@ fn open(
 /// What the routes are made of.
 struct Parts {
     handle: Handle,
-    settings: Settings,
+    settings: ServeSettings,
     pool: DescriptorPool,
     metrics: Arc<ApiMetrics>,
     /// Becomes true when no connection is accepted any more.

@@ -198,10 +198,7 @@ fn serve_command() -> Command {
 
 fn flag(setting: &'static Setting) -> Arg {
     let arg = Arg::new(setting.name);
-    let arg = match setting.is_boolean() {
-        true => arg.num_args(0..=1).default_missing_value("true"),
-        false => arg,
-    };
+    let arg = if setting.is_boolean() { arg.num_args(0..=1).default_missing_value("true") } else { arg };
     arg.long(setting.name)
         .value_name(setting.placeholder())
         .help(format!("{} [default: {}]", setting.meaning, setting.default_text()))

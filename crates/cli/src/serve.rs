@@ -81,7 +81,7 @@ async fn run_until_signal(checked: CheckedConfig) -> Result<(), Error> {
         config.advertise_client = ports.client_addr(config.client_addr).to_string();
     }
     let drain_timeout = config.drain_timeout;
-    let settings = api::Settings {
+    let settings = api::ServeSettings {
         request_bytes_max: config.request_bytes_max,
         txn_ops_max: config.txn_ops_max,
         timed: checked.timed,
@@ -189,7 +189,7 @@ impl Ports {
     fn serve(
         self,
         handle: &Handle,
-        settings: api::Settings,
+        settings: api::ServeSettings,
         rest: api::RestSettings,
         stopped: watch::Receiver<()>,
     ) -> JoinSet<Result<(), Error>> {

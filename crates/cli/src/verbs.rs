@@ -211,9 +211,10 @@ fn parse_ttl(text: &str) -> Result<i64, String> {
         return Ok(seconds);
     }
     let ttl = duration::parse(text)?;
-    match ttl.is_zero() {
-        true => Err("a lease lives for a second at least".to_owned()),
-        false => Ok((ttl + Duration::from_nanos(999_999_999)).as_secs() as i64),
+    if ttl.is_zero() {
+        Err("a lease lives for a second at least".to_owned())
+    } else {
+        Ok((ttl + Duration::from_nanos(999_999_999)).as_secs() as i64)
     }
 }
 

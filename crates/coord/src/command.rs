@@ -460,10 +460,12 @@ fn decode_range(reader: &mut Reader) -> Option<Range> {
     let keys = decode_keys(reader)?;
     let revision = Revision(reader.signed()?);
     let limit = reader.varint()?;
-    let sort = match has(range_flag::SORTED) {
-        true => Some(Sort { target: decode_sort_target(reader)?, order: order_of(flags)? }),
-        false if has(range_flag::DESCENDING) || has(range_flag::UNSPECIFIED_ORDER) => return None,
-        false => None,
+    let sort = if has(range_flag::SORTED) {
+        Some(Sort { target: decode_sort_target(reader)?, order: order_of(flags)? })
+    } else if has(range_flag::DESCENDING) || has(range_flag::UNSPECIFIED_ORDER) {
+        return None;
+    } else {
+        None
     };
     let (mod_revisions, create_revisions) = if has(range_flag::BOUNDED) {
         (decode_bounds(reader)?, decode_bounds(reader)?)

@@ -157,19 +157,23 @@ pub struct Put {
 impl Put {
     /// The wire's value and `ignore_value` in one; both at once contradict each other.
     pub fn value_from_wire(value: Bytes, ignore_value: bool) -> Result<Option<Bytes>, Code> {
-        match ignore_value {
-            true if !value.is_empty() => Err(Code::ValueProvided),
-            true => Ok(None),
-            false => Ok(Some(value)),
+        if !ignore_value {
+            Ok(Some(value))
+        } else if value.is_empty() {
+            Ok(None)
+        } else {
+            Err(Code::ValueProvided)
         }
     }
 
     /// The wire's lease and `ignore_lease` in one; both at once contradict each other.
     pub fn lease_from_wire(lease: LeaseId, ignore_lease: bool) -> Result<Option<LeaseId>, Code> {
-        match ignore_lease {
-            true if lease != LeaseId::NONE => Err(Code::LeaseProvided),
-            true => Ok(None),
-            false => Ok(Some(lease)),
+        if !ignore_lease {
+            Ok(Some(lease))
+        } else if lease == LeaseId::NONE {
+            Ok(None)
+        } else {
+            Err(Code::LeaseProvided)
         }
     }
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use event::{Batch, Event};
-pub use hub::{Counts, Hub, HubContext};
+pub use hub::{Hub, HubContext, WatchCounts};
 pub use stream::Credit;
 
 /// One client's stream of watches. Never used twice in one process.

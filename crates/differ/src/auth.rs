@@ -132,7 +132,7 @@ impl RequestGenerator {
     fn user(&mut self) -> String {
         match self.below(30) {
             0 => String::new(),
-            1 => "nobody".to_owned(),
+            1 => "unknown".to_owned(),
             n => USERS[n as usize % USERS.len()].to_owned(),
         }
     }

@@ -22,7 +22,7 @@ pub struct MemberParams {
     pub flush_bytes: usize,
     pub range_bytes: usize,
     pub quota_bytes: u64,
-    pub leases: node::lease_clock::LeaseClockParams,
+    pub leases: node::LeaseClockParams,
     /// The first members of the cluster, as they were configured.
     pub initial_members: Vec<coord::Member>,
     /// What the starts are counted from on an empty disk: above all starts of this member on disks that it has lost,

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use jwt::{JwtKeys, SigningMethod};
 use mesh::Script;
-use script::Scripts;
+use server::Scripts;
 use std::sync::LazyLock;
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use disk::SimDisk;
 use engine::OpenedMember;
 use node::consensus::{ClientRequest, ClientWork, ConsensusInput, ConsensusOutput};
 use node::{Frame, apply, member};
-use raft::{Persist, Status};
+use raft::{Persist, RaftStatus};
 use std::collections::BTreeMap;
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Driver {
         Ok(driver)
     }
 
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> RaftStatus {
         self.member.consensus.status()
     }
 
@@ -236,7 +236,7 @@ fn params(me: NodeId, voters: &[NodeId]) -> engine::MemberParams {
             grace: Duration::from_secs(1),
         },
         history: coord::HistoryWindow { millis: i64::MAX, rows_max: u64::MAX },
-        leases: node::lease_clock::LeaseClockParams {
+        leases: node::LeaseClockParams {
             election: Duration::from_micros(TICK_US * ELECTION_TICKS as u64),
             checkpoint_interval: Duration::from_millis(200),
         },

@@ -20,7 +20,7 @@ use mesh::{Actor, Attributes, Context, Dot, Op, Partition, RegionId, Stamp};
 pub const NAMES: [&[u8]; 3] = [b"a", b"b", b"c"];
 
 /// What the node knows that gets the frames.
-pub struct Facts {
+pub struct MeshFacts {
     /// Its own and another one.
     pub regions: [RegionId; 2],
     pub nodes: Vec<u64>,
@@ -29,7 +29,7 @@ pub struct Facts {
 }
 
 /// What an answer to a frame could be, with free fields.
-pub fn answer(input: &mut Input<'_>, facts: &Facts, frame: &Frame) -> Option<Frame> {
+pub fn answer(input: &mut Input<'_>, facts: &MeshFacts, frame: &Frame) -> Option<Frame> {
     Some(match frame {
         Frame::Store { id, .. } | Frame::KeepHint { id, .. } | Frame::Replicate { id, .. } => {
             match input.choice(4) {
@@ -74,7 +74,7 @@ pub fn answer(input: &mut Input<'_>, facts: &Facts, frame: &Frame) -> Option<Fra
 }
 
 /// Any frame, with free fields.
-pub fn frame(input: &mut Input<'_>, facts: &Facts) -> Frame {
+pub fn frame(input: &mut Input<'_>, facts: &MeshFacts) -> Frame {
     let id = OpId(input.number(&[1 << 40, (1 << 40) + 8]));
     let shard = Shard { partition: Partition(input.byte()), copies: input.byte() % 5 };
     match input.choice(26) {
@@ -176,7 +176,7 @@ pub fn frame(input: &mut Input<'_>, facts: &Facts) -> Frame {
     }
 }
 
-fn topology(input: &mut Input<'_>, facts: &Facts) -> Bytes {
+fn topology(input: &mut Input<'_>, facts: &MeshFacts) -> Bytes {
     let own = &facts.topology;
     let epoch = Epoch(input.number(&[own.epoch.0]));
     match input.choice(3) {
@@ -207,7 +207,7 @@ pub fn plain(name: &[u8], kind: Kind, op: Op) -> Write {
     Write { key: Key::new(0, name), kind, op, attributes, expect: None, w: None, sloppy: false }
 }
 
-fn write(input: &mut Input<'_>, facts: &Facts) -> Write {
+fn write(input: &mut Input<'_>, facts: &MeshFacts) -> Write {
     let kind = Kind::ALL[input.choice(Kind::ALL.len())];
     let mut write = plain(NAMES[input.choice(NAMES.len())], kind, op(input));
     write.attributes.context = input.flag().then(|| context(input, facts));
@@ -229,7 +229,7 @@ pub fn op(input: &mut Input<'_>) -> Op {
     }
 }
 
-fn actor(input: &mut Input<'_>, facts: &Facts) -> Actor {
+fn actor(input: &mut Input<'_>, facts: &MeshFacts) -> Actor {
     let region = facts.regions[input.choice(2)];
     Actor {
         region,
@@ -238,17 +238,17 @@ fn actor(input: &mut Input<'_>, facts: &Facts) -> Actor {
     }
 }
 
-fn dot(input: &mut Input<'_>, facts: &Facts) -> Dot {
+fn dot(input: &mut Input<'_>, facts: &MeshFacts) -> Dot {
     Dot { actor: actor(input, facts), counter: input.number(&[65_536, 65_537]).max(1) }
 }
 
-pub fn context(input: &mut Input<'_>, facts: &Facts) -> Context {
+pub fn context(input: &mut Input<'_>, facts: &MeshFacts) -> Context {
     let mut context = Context::default();
     (0..1 + input.choice(3)).for_each(|_| context.join(&Context::of_dot(dot(input, facts))));
     context
 }
 
-fn record(input: &mut Input<'_>, facts: &Facts) -> Record {
+fn record(input: &mut Input<'_>, facts: &MeshFacts) -> Record {
     if input.choice(4) == 0
         && let Some(record) = Record::decode(Bytes::copy_from_slice(input.string()))
     {
@@ -296,7 +296,7 @@ fn outcome(input: &mut Input<'_>) -> StoreOutcome {
     }
 }
 
-fn marks(input: &mut Input<'_>, facts: &Facts) -> Watermarks {
+fn marks(input: &mut Input<'_>, facts: &MeshFacts) -> Watermarks {
     let mut marks = Watermarks::default();
     for _ in 0..input.choice(3) {
         let region = facts.regions[input.choice(2)];
@@ -305,7 +305,7 @@ fn marks(input: &mut Input<'_>, facts: &Facts) -> Watermarks {
     marks
 }
 
-fn known(input: &mut Input<'_>, facts: &Facts) -> Vec<(Actor, Stamp)> {
+fn known(input: &mut Input<'_>, facts: &MeshFacts) -> Vec<(Actor, Stamp)> {
     (0..input.choice(3)).map(|_| (actor(input, facts), Stamp(input.number(&[])))).collect()
 }
 
@@ -318,7 +318,7 @@ fn entry(input: &mut Input<'_>) -> PageEntry {
     }
 }
 
-fn log_entry(input: &mut Input<'_>, facts: &Facts) -> Bytes {
+fn log_entry(input: &mut Input<'_>, facts: &MeshFacts) -> Bytes {
     let entry = mesh::log::LogEntry {
         seq: input.number(&[]),
         prev: input.number(&[]),
@@ -332,7 +332,7 @@ fn log_entry(input: &mut Input<'_>, facts: &Facts) -> Bytes {
     entry.encode()
 }
 
-fn round(input: &mut Input<'_>, facts: &Facts) -> Round {
+fn round(input: &mut Input<'_>, facts: &MeshFacts) -> Round {
     Round {
         term: input.number(&[]),
         epoch: Epoch(input.number(&[facts.topology.epoch.0])),
@@ -342,20 +342,20 @@ fn round(input: &mut Input<'_>, facts: &Facts) -> Round {
     }
 }
 
-fn optional_round(input: &mut Input<'_>, facts: &Facts) -> Option<Round> {
+fn optional_round(input: &mut Input<'_>, facts: &MeshFacts) -> Option<Round> {
     input.flag().then(|| round(input, facts))
 }
 
-fn ballot(input: &mut Input<'_>, facts: &Facts) -> Ballot {
+fn ballot(input: &mut Input<'_>, facts: &MeshFacts) -> Ballot {
     Ballot { round: round(input, facts), turn: input.number(&[]) }
 }
 
-fn balloted(input: &mut Input<'_>, facts: &Facts) -> Record {
+fn balloted(input: &mut Input<'_>, facts: &MeshFacts) -> Record {
     let record = record(input, facts);
     if input.flag() { record.with_ballot(ballot(input, facts)) } else { record }
 }
 
-fn query(input: &mut Input<'_>, facts: &Facts) -> Query {
+fn query(input: &mut Input<'_>, facts: &MeshFacts) -> Query {
     Query {
         namespace_id: u32::from(input.byte() % 2),
         kind: input.flag().then(|| Kind::ALL[input.choice(Kind::ALL.len())]),

@@ -1,7 +1,7 @@
 //! Forged frames, and clients' forged contexts, to a node of the mesh: one of three replicas, with a second region.
 //! The frames are those that the node was sent before, changed; answers to what it asked; and frames made of free fields.
 
-use crate::forged_mesh::{self, Facts, NAMES, context};
+use crate::forged_mesh::{self, MeshFacts, NAMES, context};
 use crate::input::Input;
 use base::{Instant, NodeId, ReplyToken};
 use bytes::Bytes;
@@ -219,8 +219,8 @@ impl Node {
         }
     }
 
-    fn facts(&self) -> Facts {
-        Facts {
+    fn facts(&self) -> MeshFacts {
+        MeshFacts {
             regions: [RegionId::of("here"), RegionId::of("there")],
             nodes: vec![1, 2, 3, 4],
             topology: self.mesh.topology().clone(),

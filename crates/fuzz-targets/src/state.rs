@@ -45,8 +45,8 @@ fn encoded(command: &Command) -> Vec<u8> {
 }
 
 fn known_commands() -> Vec<Vec<u8>> {
-    let grant = coord::lease_command::Grant { id: LeaseId(7), ttl: 60 };
-    let compact = coord::command::Compact { revision: Revision(2), physical: false };
+    let grant = coord::Grant { id: LeaseId(7), ttl: 60 };
+    let compact = coord::Compact { revision: Revision(2), physical: false };
     let mut all: Vec<Vec<u8>> = [
         Command::LeaseGrant(grant),
         Command::LeaseCheckpoint(Vec::new()),

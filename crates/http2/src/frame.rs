@@ -74,10 +74,12 @@ impl FrameHead {
 
     /// The payload without padding and, of headers, without the priority, which is ignored.
     pub fn content(&self, mut payload: Bytes) -> Result<Bytes, Violation> {
-        let padding = match self.has(flag::PADDED) {
-            false => 0,
-            true if payload.is_empty() => return broken(ErrorCode::FrameSize, "no length of the padding"),
-            true => usize::from(payload.get_u8()),
+        let padding = if !self.has(flag::PADDED) {
+            0
+        } else if payload.is_empty() {
+            return broken(ErrorCode::FrameSize, "no length of the padding");
+        } else {
+            usize::from(payload.get_u8())
         };
         let priority =
             if self.kind == kind::HEADERS && self.has(flag::PRIORITY) { PRIORITY_BYTES } else { 0 };

@@ -2,9 +2,9 @@
 //! bytes that the forge makes; until so many frames were sent or the time is over. Each member has its own thread that lies to it.
 //! A member hears one liar only: two of three that say the same are a majority, which members believe.
 
-use crate::cluster::{Cluster, HERE, Status, THERE, Trouble};
+use crate::cluster::{Cluster, HERE, ObservedStatus, THERE, Trouble};
 use crate::connection::{Connection, Hello, envelope, header};
-use crate::forge::{Facts, Forge};
+use crate::forge::{AttackFacts, Forge};
 use base::NodeId;
 use bytes::Bytes;
 use fuzz_targets::forged_mesh;
@@ -25,7 +25,7 @@ const ENVELOPES_PER_CONNECTION: usize = 16;
 const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct AttackCounts {
     pub frames: u64,
     pub connections: u64,
     /// Closed by the member while frames were sent.
@@ -45,8 +45,8 @@ pub fn attack(
     cluster: &mut Cluster,
     seed: u64,
     limit: Limit,
-    mut tell: impl FnMut(&Counts),
-) -> Result<Counts, Trouble> {
+    mut tell: impl FnMut(&AttackCounts),
+) -> Result<AttackCounts, Trouble> {
     let shared = Shared::default();
     shared.look(cluster)?;
     let peers: Vec<SocketAddr> = cluster.members.iter().map(|member| member.peer).collect();
@@ -78,14 +78,14 @@ struct Shared {
 
 #[derive(Clone, Copy)]
 struct Known {
-    status: Status,
+    status: ObservedStatus,
     epoch: u64,
 }
 
 impl Shared {
-    fn counts(&self) -> Counts {
+    fn counts(&self) -> AttackCounts {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Counts {
+        AttackCounts {
             frames: of(&self.frames),
             connections: of(&self.connections),
             closed: of(&self.closed),
@@ -101,7 +101,7 @@ impl Shared {
         &self,
         cluster: &mut Cluster,
         limit: Limit,
-        tell: &mut impl FnMut(&Counts),
+        tell: &mut impl FnMut(&AttackCounts),
     ) -> Result<(), Trouble> {
         let end = Instant::now() + limit.time;
         let mut looked = Instant::now();
@@ -242,7 +242,7 @@ impl Liar<'_> {
     }
 
     /// Hellos of unknown nodes, questions that no member asks, and noise.
-    fn as_stranger(&mut self, status: Status) {
+    fn as_stranger(&mut self, status: ObservedStatus) {
         let rng = self.forge.rng();
         let mut number = |right: u64| if rng.chance(500_000) { right } else { rng.next_u64() };
         let hello = Hello { cluster: number(status.cluster), from: number(1), to: number(status.id) };
@@ -272,17 +272,17 @@ impl Liar<'_> {
         count(&self.shared.refused, u64::from(said(self.peers[self.target]).is_ok()));
     }
 
-    fn facts(&self, known: &[Known], remote: bool) -> Facts {
+    fn facts(&self, known: &[Known], remote: bool) -> AttackFacts {
         let ids: Vec<u64> = known.iter().map(|known| known.status.id).collect();
         let members = if self.target == 3 { vec![ids[3]] } else { ids[..3].to_vec() };
         let (own, other) = if self.target == 3 { (THERE, HERE) } else { (HERE, THERE) };
         let Known { status, epoch } = known[self.target];
-        Facts {
+        AttackFacts {
             target: status.id,
             liar: ids[self.liar(remote)],
             term: known.iter().map(|known| known.status.term).max().unwrap_or(1),
             index: status.index,
-            mesh: forged_mesh::Facts {
+            mesh: forged_mesh::MeshFacts {
                 regions: [RegionId::of(own), RegionId::of(other)],
                 nodes: ids,
                 topology: topology(&members, epoch, RegionId::of(own)),

@@ -27,7 +27,7 @@ impl From<io::Error> for Trouble {
 
 /// What a member says of itself.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Status {
+pub struct ObservedStatus {
     pub cluster: u64,
     pub id: u64,
     pub leader: u64,
@@ -188,10 +188,10 @@ fn announced(child: &mut Child, log: &Path) -> Result<Endpoints, Trouble> {
 }
 
 impl Endpoints {
-    pub fn status(&self) -> Option<Status> {
+    pub fn status(&self) -> Option<ObservedStatus> {
         let answer = http::call(self.client, "POST", "/v3/maintenance/status", "{}")?.json();
         let number = |value: &serde_json::Value| value.as_str()?.parse().ok();
-        Some(Status {
+        Some(ObservedStatus {
             cluster: number(&answer["header"]["cluster_id"])?,
             id: number(&answer["header"]["member_id"])?,
             leader: number(&answer["leader"]).unwrap_or(0),

@@ -10,9 +10,10 @@ use fuzz_targets::{Input, forged_mesh, mutate};
 use mesh::frame::{Envelope, Frame as MeshFrame};
 use mesh::topology::{Epoch, Topology};
 use node::batch::Proposal;
-use node::log_state::LogState;
-use node::peer_message::{CompactionEpoch as RoundEpoch, CompactionMessage, CompactionSignal, StateDigest};
-use node::{Frame, LeaderQuestion, PeerMessage};
+use node::{
+    CompactionEpoch as RoundEpoch, CompactionMessage, CompactionSignal, Frame, LeaderQuestion, LogState,
+    PeerMessage, StateDigest,
+};
 
 const FORWARD: u8 = 2;
 const MEMBERS: u8 = 9;
@@ -25,14 +26,14 @@ const REMEMBERED_MAX: usize = 512;
 const FAR: u64 = 1 << 21;
 
 /// What is known of the member that gets the frames, and of its cluster.
-pub struct Facts {
+pub struct AttackFacts {
     pub target: u64,
     /// Whom this side says to be.
     pub liar: u64,
     pub members: Vec<u64>,
     pub term: u64,
     pub index: u64,
-    pub mesh: forged_mesh::Facts,
+    pub mesh: forged_mesh::MeshFacts,
 }
 
 pub struct Forge {
@@ -55,7 +56,7 @@ impl Forge {
     }
 
     /// The frames of one envelope to a member of the same cluster.
-    pub fn frames(&mut self, facts: &Facts, count: usize) -> Vec<Bytes> {
+    pub fn frames(&mut self, facts: &AttackFacts, count: usize) -> Vec<Bytes> {
         let mut frames = Vec::with_capacity(count);
         while frames.len() < count {
             let more = self.next(facts);
@@ -65,7 +66,7 @@ impl Forge {
     }
 
     /// The frames of one envelope to a node of another region.
-    pub fn remote_frames(&mut self, facts: &Facts, count: usize) -> Vec<Bytes> {
+    pub fn remote_frames(&mut self, facts: &AttackFacts, count: usize) -> Vec<Bytes> {
         let one = |forge: &mut Forge| match forge.rng.between(0, 4) {
             0 | 1 => forge.mesh(facts),
             2 => forge.beside_mesh(facts),
@@ -75,7 +76,7 @@ impl Forge {
         all.take(count).collect()
     }
 
-    fn next(&mut self, facts: &Facts) -> Vec<Bytes> {
+    fn next(&mut self, facts: &AttackFacts) -> Vec<Bytes> {
         let frame = match self.rng.between(0, 16) {
             0..=3 => self.raft(facts),
             4 => return self.snapshot(facts),
@@ -99,11 +100,11 @@ impl Forge {
         frame
     }
 
-    fn known(facts: &Facts) -> [u64; 4] {
+    fn known(facts: &AttackFacts) -> [u64; 4] {
         [facts.term, facts.index, facts.target, facts.liar]
     }
 
-    fn raft(&mut self, facts: &Facts) -> Bytes {
+    fn raft(&mut self, facts: &AttackFacts) -> Bytes {
         let bytes = self.bytes(200);
         let mut input = Input::new(&bytes);
         let mut message = frames::forged(&mut input, facts.target, &[facts.liar], &Forge::known(facts));
@@ -114,7 +115,7 @@ impl Forge {
     }
 
     /// Begin, rows and end: most of them in order, others as they come.
-    fn snapshot(&mut self, facts: &Facts) -> Vec<Bytes> {
+    fn snapshot(&mut self, facts: &AttackFacts) -> Vec<Bytes> {
         let bytes = self.bytes(200);
         let mut input = Input::new(&bytes);
         let mut message = frames::forged(&mut input, facts.target, &[facts.liar], &Forge::known(facts));
@@ -151,7 +152,7 @@ impl Forge {
     }
 
     /// What members say beside raft: states, questions, who belongs to the cluster, where clients are served.
-    fn beside_raft(&mut self, facts: &Facts) -> Bytes {
+    fn beside_raft(&mut self, facts: &AttackFacts) -> Bytes {
         let bytes = self.bytes(120);
         let mut input = Input::new(&bytes);
         let known = Forge::known(facts);
@@ -194,7 +195,7 @@ impl Forge {
     }
 
     /// Proposals of others than the sender, or none at all.
-    fn forward(&mut self, facts: &Facts) -> Bytes {
+    fn forward(&mut self, facts: &AttackFacts) -> Bytes {
         let mut out = vec![FORWARD];
         for _ in 0..self.rng.between(1, 4) {
             let bytes = self.bytes(64);
@@ -216,7 +217,7 @@ impl Forge {
         out.into()
     }
 
-    fn mesh(&mut self, facts: &Facts) -> Bytes {
+    fn mesh(&mut self, facts: &AttackFacts) -> Bytes {
         let bytes = self.bytes(400);
         let mut input = Input::new(&bytes);
         let epoch = facts.mesh.topology.epoch.0;
@@ -228,7 +229,7 @@ impl Forge {
     }
 
     /// Pieces, reports, documents and what regions say of homes.
-    fn beside_mesh(&mut self, facts: &Facts) -> Bytes {
+    fn beside_mesh(&mut self, facts: &AttackFacts) -> Bytes {
         let kind = *self.rng.pick(&MESH_KINDS);
         let mut out = vec![kind];
         if kind == MESH_PIECE {
@@ -271,7 +272,7 @@ fn put(value: &[u8]) -> Bytes {
 }
 
 /// Whether the frame could be true: then a receiver that believes it does no wrong.
-fn is_believable(frame: &Bytes, facts: &Facts) -> bool {
+fn is_believable(frame: &Bytes, facts: &AttackFacts) -> bool {
     match frame.first() {
         Some(&frames::RAFT) => RaftMessage::read(frame).is_some_and(|message| is_lawful(&message, facts)),
         Some(&FORWARD) => {
@@ -284,7 +285,7 @@ fn is_believable(frame: &Bytes, facts: &Facts) -> bool {
 }
 
 /// A plan could have come so far.
-fn is_near_topology(envelope: Bytes, facts: &Facts) -> bool {
+fn is_near_topology(envelope: Bytes, facts: &AttackFacts) -> bool {
     let Some(MeshFrame::Topology(bytes)) = Envelope::decode(envelope).map(|envelope| envelope.frame) else {
         return false;
     };
@@ -292,7 +293,7 @@ fn is_near_topology(envelope: Bytes, facts: &Facts) -> bool {
     Topology::decode(bytes).is_some_and(|topology| topology.epoch.0 <= near)
 }
 
-fn is_lawful(message: &RaftMessage, facts: &Facts) -> bool {
+fn is_lawful(message: &RaftMessage, facts: &AttackFacts) -> bool {
     let in_time = message.term >= facts.term && message.term <= facts.term + FAR;
     let near = |index: u64| index <= facts.index + FAR;
     in_time

@@ -8,19 +8,19 @@ use std::time::Duration;
 /// Longer than a member takes to say that it cannot.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub struct Answer {
+pub struct HttpAnswer {
     pub status: u16,
     pub body: String,
 }
 
-impl Answer {
+impl HttpAnswer {
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or(Value::Null)
     }
 }
 
 /// None if there was no answer.
-pub fn call(address: SocketAddr, method: &str, target: &str, body: &str) -> Option<Answer> {
+pub fn call(address: SocketAddr, method: &str, target: &str, body: &str) -> Option<HttpAnswer> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     let head = format!(
@@ -34,5 +34,5 @@ pub fn call(address: SocketAddr, method: &str, target: &str, body: &str) -> Opti
     let text = String::from_utf8_lossy(&text);
     let (head, body) = text.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
-    Some(Answer { status, body: body.to_owned() })
+    Some(HttpAnswer { status, body: body.to_owned() })
 }

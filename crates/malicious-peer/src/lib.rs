@@ -9,7 +9,7 @@ mod forge;
 mod http;
 mod load;
 
-pub use attack::{Counts, Limit};
+pub use attack::{AttackCounts, Limit};
 pub use cluster::Trouble;
 
 use cluster::{Cluster, Member, base64, until};
@@ -22,7 +22,7 @@ const KEPT: usize = 100;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
-    pub counts: Counts,
+    pub counts: AttackCounts,
     /// Writes of clients that were acknowledged meanwhile, on both planes.
     pub written: u64,
     /// Frames and streams that the members themselves counted as forged.
@@ -34,7 +34,12 @@ pub struct Report {
 }
 
 /// One run, from a new cluster to the proof that it is one still.
-pub fn run(binary: &Path, seed: u64, limit: Limit, tell: impl FnMut(&Counts)) -> Result<Report, Trouble> {
+pub fn run(
+    binary: &Path,
+    seed: u64,
+    limit: Limit,
+    tell: impl FnMut(&AttackCounts),
+) -> Result<Report, Trouble> {
     let mut cluster = Cluster::start(binary)?;
     write_all(&cluster)?;
     let load = Load::start(cluster.here());

@@ -3,7 +3,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks on its streams")]
 
-use malicious_peer::{Counts, Limit, Trouble};
+use malicious_peer::{AttackCounts, Limit, Trouble};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     };
     let began = Instant::now();
     let mut told = began;
-    let tell = |counts: &Counts| {
+    let tell = |counts: &AttackCounts| {
         if told.elapsed() >= TELL_EVERY {
             told = Instant::now();
             eprintln!("{:.0} s: {counts:?}", began.elapsed().as_secs_f64());

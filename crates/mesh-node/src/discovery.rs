@@ -52,7 +52,7 @@ pub(crate) struct Discovery {
 #[derive(Debug)]
 struct PendingQuery {
     address: String,
-    /// To be asked if that one does not answer.
+    /// To be asked if this address does not answer.
     rest: VecDeque<String>,
 }
 

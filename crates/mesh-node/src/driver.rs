@@ -7,7 +7,7 @@ use crate::discovery::{Discovery, DiscoveryContext, DiscoveryStep, answer_questi
 use crate::documents::{Document, Documents};
 use crate::homes::{HomeContext, HomeDriver};
 use crate::messages::{
-    CoordMembers, DocumentProposal, DriverEvent, HeldHome, Input, Message, Output, Settings,
+    CoordMembers, DocumentProposal, DriverEvent, DriverSettings, HeldHome, Input, Message, Output,
 };
 use crate::planner::Planner;
 use crate::reporter::Reporter;
@@ -25,7 +25,7 @@ use mesh::{Actor, Epoch, Mesh, Now, Params, RegionId, Regions, Topology, handler
 use std::collections::BTreeSet;
 
 pub struct Driver {
-    settings: Settings,
+    settings: DriverSettings,
     machine: Option<Mesh>,
     startup: Startup,
     documents: Documents,
@@ -53,12 +53,13 @@ pub struct Driver {
 impl Driver {
     /// A node on its rows; `replayed` are the batches of the log that the store may lack, in order.
     pub fn new(
-        settings: Settings,
+        settings: DriverSettings,
         incarnation: Incarnation,
         replayed: Vec<Vec<Row>>,
         rows: &dyn Rows,
     ) -> Driver {
-        let Settings { me, region, zone, points, address, region_address, regions, .. } = settings.clone();
+        let DriverSettings { me, region, zone, points, address, region_address, regions, .. } =
+            settings.clone();
         let here = RegionId::of(&region);
         let report = NodeReport {
             incarnation: incarnation.number,

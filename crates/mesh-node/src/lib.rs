@@ -22,4 +22,6 @@ pub use documents::{Document, FOLLOWED, read_regions};
 pub use driver::Driver;
 pub use home_leases::HomeLeases;
 pub use homes::AskTime;
-pub use messages::{CoordMembers, DocumentProposal, DriverEvent, HeldHome, Input, Message, Output, Settings};
+pub use messages::{
+    CoordMembers, DocumentProposal, DriverEvent, DriverSettings, HeldHome, Input, Message, Output,
+};

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// How the node takes part.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct DriverSettings {
     pub me: NodeId,
     pub cluster: ClusterId,
     /// The name of the region that this cluster is.

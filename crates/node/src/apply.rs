@@ -146,12 +146,12 @@ pub struct Apply {
     /// Compactions that were asked for by clients who wait until the store has done them.
     physical: Vec<(ReplyToken, Reply)>,
     holds: pieces::RevisionHolds,
-    counts: Counts,
+    counts: ApplyCounts,
 }
 
 /// Counters of the member's own work since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ApplyCounts {
     /// Leases that this member found expired while it led; some more than once.
     pub leases_expired: u64,
     /// Versions that compactions removed.
@@ -179,7 +179,7 @@ impl Apply {
             auth_unknown: false,
             physical: Vec::new(),
             holds: pieces::RevisionHolds::default(),
-            counts: Counts::default(),
+            counts: ApplyCounts::default(),
             params,
             state,
             overlay: Overlay::default(),
@@ -467,11 +467,11 @@ impl Apply {
         self.hub.is_busy()
     }
 
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ApplyCounts {
         self.counts
     }
 
-    pub fn watch_counts(&self) -> watch::Counts {
+    pub fn watch_counts(&self) -> watch::WatchCounts {
         self.hub.counts()
     }
 

@@ -22,7 +22,7 @@ use coord::request;
 use coord::{Caller, Command};
 use inquiry::LogInquiry;
 use own_entry::OwnEntryProbe;
-use raft::{Config, Entry, Message, Persist, ProtocolViolation, Raft, RaftEvent, RestoredState, Status};
+use raft::{Config, Entry, Message, Persist, ProtocolViolation, Raft, RaftEvent, RaftStatus, RestoredState};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -188,7 +188,7 @@ impl Consensus {
         }
     }
 
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> RaftStatus {
         self.raft.status()
     }
 
@@ -356,7 +356,7 @@ impl Consensus {
 
     /// Proposed only in the term that they were made in; `Apply` repeats what is dropped here and still needed.
     fn on_leader_proposals(&mut self, proposals: LeaderProposals) {
-        let Status { term, .. } = self.raft.status();
+        let RaftStatus { term, .. } = self.raft.status();
         let current = self.raft.is_leader() && term == proposals.term;
         if current || planted(Mutant::RevokeWithoutGuard) {
             let (changes, plain): (Vec<_>, Vec<_>) =
@@ -497,7 +497,7 @@ impl Consensus {
 
     /// A new leader, or a new term of the same leader, has none of what was sent before.
     fn update_target(&mut self) {
-        let Status { term, leader, .. } = self.raft.status();
+        let RaftStatus { term, leader, .. } = self.raft.status();
         if self.target != (term, leader) {
             self.target = (term, leader);
             self.pending.resend_all();

@@ -41,30 +41,30 @@ impl ProtocolViolation {
 }
 
 /// The decision about a message.
-pub(crate) enum Admission {
+pub(crate) enum GuardVerdict {
     Take(Message),
     Ignore,
     Refuse(ProtocolViolation),
 }
 
 /// Adjusts, ignores or refuses a message that the library must not see as it is.
-pub(crate) fn admit(node: &RawNode<Log>, mut message: Message) -> Admission {
+pub(crate) fn admit(node: &RawNode<Log>, mut message: Message) -> GuardVerdict {
     let raft = &node.raft;
     if let Some(refusal) = refusal(node, &message) {
-        return Admission::Refuse(refusal);
+        return GuardVerdict::Refuse(refusal);
     }
     let from = message.from().0;
     let foreign = message.to().0 != raft.id || from == raft.id;
     let uncounted = message.is_answer() && raft.prs().get(from).is_none();
     let without_us = message.config().is_some_and(|config| !config.contains(NodeId(raft.id)));
     if foreign || uncounted || without_us || is_untimely(node, &message) {
-        return Admission::Ignore;
+        return GuardVerdict::Ignore;
     }
     // A leader that knows us to be further than we are (our tail was lost): take what we have.
     if message.kind() == MessageType::MsgHeartbeat {
         message.0.commit = message.0.commit.min(raft.raft_log.last_index());
     }
-    Admission::Take(message)
+    GuardVerdict::Take(message)
 }
 
 fn refusal(node: &RawNode<Log>, message: &Message) -> Option<ProtocolViolation> {

@@ -16,7 +16,7 @@ mod terms;
 pub use config::Config;
 pub use entry::Entry;
 pub use guard::ProtocolViolation;
-pub use machine::{Doubt, Input, Output, Params, Persist, Raft, RaftEvent, ReadReady, Role, Status};
+pub use machine::{Doubt, Input, Output, Params, Persist, Raft, RaftEvent, RaftStatus, ReadReady, Role};
 pub use message::Message;
 pub use record::Record;
 pub use restore::{LogGap, LogReplay, RestoredState};

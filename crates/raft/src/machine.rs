@@ -5,7 +5,7 @@
 
 use crate::config::Config;
 use crate::entry::{Entry, entry_type};
-use crate::guard::{self, Admission, ProtocolViolation};
+use crate::guard::{self, GuardVerdict, ProtocolViolation};
 use crate::log::Log;
 use crate::message::Message;
 use crate::record::Record;
@@ -143,7 +143,7 @@ pub enum RaftEvent {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Status {
+pub struct RaftStatus {
     pub term: Term,
     pub role: Role,
     pub leader: Option<NodeId>,
@@ -248,9 +248,9 @@ impl Raft {
         }
     }
 
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> RaftStatus {
         let raft = &self.node.raft;
-        Status {
+        RaftStatus {
             term: Term(raft.term),
             role: role_of(raft.state),
             leader: Some(raft.leader_id).filter(|id| *id != INVALID_ID).map(NodeId),
@@ -365,10 +365,10 @@ impl Raft {
         let (from, term) = (message.from(), message.term().0);
         let admission = guard::admit(&self.node, message);
         let refusal = match admission {
-            Admission::Take(message) if self.believes(from, term) => return Some(message),
-            Admission::Take(_) => ProtocolViolation::TermJump,
-            Admission::Ignore => return None,
-            Admission::Refuse(refusal) => refusal,
+            GuardVerdict::Take(message) if self.believes(from, term) => return Some(message),
+            GuardVerdict::Take(_) => ProtocolViolation::TermJump,
+            GuardVerdict::Ignore => return None,
+            GuardVerdict::Refuse(refusal) => refusal,
         };
         self.refused.push((from, refusal));
         None
@@ -624,7 +624,7 @@ impl Raft {
     }
 
     fn note_leadership(&mut self, out: &mut Output) {
-        let Status { term, role, leader, .. } = self.status();
+        let RaftStatus { term, role, leader, .. } = self.status();
         if role == Role::Leader {
             self.led = Some(term);
         }

@@ -12,7 +12,7 @@ use coord::watch::{self, Create, Credit, Filters, StreamId};
 use coord::{Caller, Command, Member};
 use node::consensus::{ClientRequest, ClientWork, ConsensusParams};
 use node::member::config_of;
-use node::{Apply, Consensus, ConsensusInput, Frame, apply, compactor, lease_clock};
+use node::{Apply, Consensus, ConsensusInput, Frame, LeaseClockParams, apply, compactor};
 use raft::LogReplay;
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -256,7 +256,7 @@ fn machine(me: NodeId, initial_members: &[Member]) -> (Consensus, Apply) {
             batch_bytes: 1 << 20,
             watches_max: WATCHERS as usize,
         },
-        leases: lease_clock::LeaseClockParams { election: Duration::MAX, checkpoint_interval: Duration::MAX },
+        leases: LeaseClockParams { election: Duration::MAX, checkpoint_interval: Duration::MAX },
         initial_members: initial_members.to_vec(),
         quota_bytes: 0,
         history: coord::HistoryWindow::NONE,

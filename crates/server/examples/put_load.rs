@@ -85,7 +85,7 @@ fn config(root: &Path, idx: usize, addresses: &[SocketAddr]) -> Config {
         drain_timeout: Duration::from_secs(5),
         audit: None,
         auth: Default::default(),
-        mesh: server::config::MeshConfig::default(),
+        mesh: server::MeshConfig::default(),
     }
 }
 

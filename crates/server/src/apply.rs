@@ -16,10 +16,11 @@ use coord::watch::{self, StreamId};
 use coord::{Caller, Command, LeaseAccess, LockClaim};
 use disk::StoreView;
 use node::apply::{ApplyInput, ApplyOutput};
-use node::disk_space::{DiskMeasures, DiskSpace};
 use node::lock_waits::{self, WaitOutcome};
 use node::member::config_of;
-use node::{Apply, ClientWork, Flush, LockWait, PeerMessage, ReadBatch, TokenEvent, WaitId};
+use node::{
+    Apply, ClientWork, DiskMeasures, DiskSpace, Flush, LockWait, PeerMessage, ReadBatch, TokenEvent, WaitId,
+};
 use raft::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -196,10 +197,11 @@ impl ApplyLoop {
             self.step(now, ApplyInput::Tick);
         }
         self.end_turn();
-        match self.machine.is_catching_up() {
-            // Watches that are behind do not wait for a message.
-            true => NextTurn::Now,
-            false => NextTurn::At(self.core.clock.to_system(self.next_turn())),
+        // Watches that are behind do not wait for a message.
+        if self.machine.is_catching_up() {
+            NextTurn::Now
+        } else {
+            NextTurn::At(self.core.clock.to_system(self.next_turn()))
         }
     }
 

@@ -329,10 +329,10 @@ impl Peers {
         let (count, small) =
             (frames.len(), frames.iter().map(Bytes::len).sum::<usize>() <= AT_ONCE_BYTES_MAX);
         let queued = peer.outbox.send_data(frames, !small);
-        match queued {
-            true if small => peer.write_at_once(),
-            true => {}
-            false => peer.counters.add_refused(count),
+        if !queued {
+            peer.counters.add_refused(count);
+        } else if small {
+            peer.write_at_once();
         }
         queued
     }

@@ -510,7 +510,7 @@ fn engine_params(config: &Config, roster: &StartMembers) -> engine::MemberParams
             millis: i64::try_from(config.history_age.as_millis()).unwrap_or(i64::MAX),
             rows_max: config.history_rows_max,
         },
-        leases: node::lease_clock::LeaseClockParams {
+        leases: node::LeaseClockParams {
             election: config.election,
             checkpoint_interval: LEASE_CHECKPOINT_INTERVAL,
         },

@@ -3,9 +3,8 @@
 
 use base::{ClusterId, Index, NodeId, Revision, Term};
 use coord::AlarmKind;
-use coord::watch::Counts;
-use node::Apply;
-use node::disk_space::DiskMeasures;
+use coord::watch::WatchCounts;
+use node::{Apply, DiskMeasures};
 use raft::Role;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -44,7 +43,7 @@ pub struct Status {
     pub no_space: Option<NodeId>,
     /// All segments of the write-ahead log.
     pub wal_bytes: u64,
-    pub watches: Counts,
+    pub watches: WatchCounts,
 }
 
 /// The shared status that the threads write.
@@ -93,7 +92,7 @@ impl SharedStatus {
         *self.waits_for.lock().unwrap_or_else(PoisonError::into_inner) = members;
     }
 
-    pub fn set_raft(&self, status: raft::Status) {
+    pub fn set_raft(&self, status: raft::RaftStatus) {
         self.term.store(status.term.0, Relaxed);
         self.leader.store(status.leader.map_or(0, |leader| leader.0), Relaxed);
         self.is_leader.store(status.role == Role::Leader, Relaxed);
@@ -146,7 +145,7 @@ impl SharedStatus {
         let _ = self.free_bytes.fetch_update(Relaxed, Relaxed, |free| Some(free.saturating_sub(bytes)));
     }
 
-    pub fn set_watches(&self, counts: Counts) {
+    pub fn set_watches(&self, counts: WatchCounts) {
         self.watch_streams.store(counts.streams, Relaxed);
         self.watches.store(counts.watches, Relaxed);
         self.watches_behind.store(counts.behind, Relaxed);
@@ -195,7 +194,7 @@ impl SharedStatus {
             quota_bytes: self.quota_bytes.load(Relaxed),
             no_space: Some(self.no_space.load(Relaxed)).filter(|id| *id != 0).map(NodeId),
             wal_bytes: self.wal_bytes.load(Relaxed),
-            watches: Counts {
+            watches: WatchCounts {
                 streams: self.watch_streams.load(Relaxed),
                 watches: self.watches.load(Relaxed),
                 behind: self.watches_behind.load(Relaxed),

@@ -101,9 +101,10 @@ impl World {
         let ModelRequest::Kv(request) = self.clients.history[operation].request.clone() else {
             unreachable!("clients ask about keys")
         };
-        let work = match request.is_read_only() {
-            true => ClientWork::Read(request, Caller::Anonymous),
-            false => ClientWork::Propose(self.command_of(operation, request)),
+        let work = if request.is_read_only() {
+            ClientWork::Read(request, Caller::Anonymous)
+        } else {
+            ClientWork::Propose(self.command_of(operation, request))
         };
         let origin = self.hosts[host].id;
         let process = self.process(host);

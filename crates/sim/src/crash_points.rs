@@ -7,8 +7,7 @@ use crate::world::{Event, World};
 use base::Table;
 use coord::Command;
 use node::apply::{ApplyOutput, Flush};
-use node::peer_message::{CompactionMessage, CompactionSignal};
-use node::{PeerMessage, StagingStep, batch};
+use node::{CompactionMessage, CompactionSignal, PeerMessage, StagingStep, batch};
 use raft::{Entry, Persist, Record};
 use std::collections::BTreeMap;
 

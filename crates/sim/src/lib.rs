@@ -41,6 +41,7 @@ pub mod serializable;
 mod sessions;
 mod settings;
 mod show;
+pub mod soak;
 mod truth;
 mod watch_checker;
 mod watchers;

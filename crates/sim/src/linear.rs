@@ -1,7 +1,7 @@
 //! Is there one order of a history's operations that explains every answer and respects real time?
 //! A Wing-Gong-Lowe search with a memo over the whole state machine. The revisions in the answers leave it
 //! little to search: an acknowledged mutation that made revision r follows the one that made r - 1, a read
-//! answered at r belongs to the state at r, and so only the revisions that nobody was told of (the gaps) have
+//! answered at r belongs to the state at r, and so only the revisions that no answer names (the gaps) have
 //! to be found among the operations of unknown fate. A serializable read takes its place by its revision
 //! alone. The verdict must never be `Lawful` for a history that no such order explains.
 

@@ -97,7 +97,7 @@ pub enum TokenPurpose {
     Command { lock_client: usize, turn: u64 },
     KeepAlive { lock_client: usize, lease: LeaseId },
     LockCall(u64),
-    Nobody,
+    Discarded,
 }
 
 /// A call that a member runs.
@@ -493,13 +493,12 @@ impl World {
         match outcome {
             LockCallOutcome::Held(held) => {
                 self.lock_clients.judge.told_held(&lock, held.token)?;
-                match listens {
-                    true => self.begin_to_hold(lock_client, lock, held.token),
+                if listens {
+                    self.begin_to_hold(lock_client, lock, held.token);
+                } else {
                     // The client has what it wants, or wants it no more.
-                    false => {
-                        let undo = propose(&call.undo());
-                        self.request(host, Instant::FAR_FUTURE, undo, TokenPurpose::Nobody)?;
-                    }
+                    let undo = propose(&call.undo());
+                    self.request(host, Instant::FAR_FUTURE, undo, TokenPurpose::Discarded)?;
                 }
             }
             LockCallOutcome::Refused(_) if listens && is_last => self.give_up_lease(lock_client),
@@ -549,7 +548,7 @@ impl World {
             self.lock_clients.judge.answered(id, &answer)?;
         }
         match purpose {
-            TokenPurpose::Nobody => Ok(()),
+            TokenPurpose::Discarded => Ok(()),
             TokenPurpose::LockCall(number) => {
                 self.run_call(host, number, lock_call::LockCallEvent::Answered(answer))
             }
@@ -602,9 +601,10 @@ impl World {
 
     /// WaitOutcome for a call that has not stopped waiting meanwhile.
     pub fn lock_news(&mut self, host: usize, id: WaitId, news: WaitOutcome) -> Checked {
-        match self.process(host).calls.waiting.remove(&id.0) {
-            true => self.run_call(host, id.0, lock_call::LockCallEvent::WaitEnded(news)),
-            false => Ok(()),
+        if self.process(host).calls.waiting.remove(&id.0) {
+            self.run_call(host, id.0, lock_call::LockCallEvent::WaitEnded(news))
+        } else {
+            Ok(())
         }
     }
 }

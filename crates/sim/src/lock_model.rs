@@ -82,9 +82,10 @@ impl LockModel {
 
     /// A client was told that it holds a lock.
     pub fn told_held(&self, lock: &Bytes, token: Revision) -> Checked {
-        match self.held.contains(&(lock.clone(), token)) {
-            true => Ok(()),
-            false => Err(violation(format!("{lock:?} was granted to {token}, which never held it"))),
+        if self.held.contains(&(lock.clone(), token)) {
+            Ok(())
+        } else {
+            Err(violation(format!("{lock:?} was granted to {token}, which never held it")))
         }
     }
 

@@ -11,6 +11,7 @@ use sim::regions;
 use sim::ring;
 use sim::run::Report;
 use sim::scenario::{self, Scenario};
+use sim::soak::{self, SoakPlan};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -33,10 +34,14 @@ Usage: sim [OPTIONS]
   --mesh          worlds of the data plane instead; with --seed, --seeds, --first, --mutant, --mutants
   --world NAME    with --mesh: storm (default), late-writes, conditional-writes or counted-once
   --regions       worlds of two or three regions of the data plane; with the same
+  --power-cuts    with --seed: the power goes at the point of upkeep that the seed chooses
   --mutant NAME   plant a bug; the run must find it
   --mutants       plant every bug in turn, and print which check found it after how many seeds
   --scenario NAME a world with a bias; the run must meet what it is about
   --scenarios     every such world in turn
+  --soak          every world and every planted bug in turn, and one table; --seeds of each world (default 200),
+                  --minutes for all worlds together
+  --mutant-seeds N  with --soak: seeds in which a planted bug must show (default 2000); 0 plants none
   --help          this text
 
 Examples:
@@ -64,6 +69,9 @@ fn main() -> ExitCode {
     if options.seed.is_none() {
         std::panic::set_hook(Box::new(|_| {}));
     }
+    if options.soak {
+        return soak(&options);
+    }
     if options.mesh {
         let scenario = options.world;
         let flags = format!("--mesh --world {}", scenario.name);
@@ -84,7 +92,7 @@ fn main() -> ExitCode {
         return play_all(&options);
     }
     if let Some(seed) = options.seed {
-        return replay(options.scenario, seed, options.mutant);
+        return replay(&options, seed);
     }
     campaign_of(&options)
 }
@@ -103,6 +111,9 @@ struct Options {
     /// Of a ring.
     world: &'static ring::scenario::Scenario,
     regions: bool,
+    soak: bool,
+    power_cuts: bool,
+    mutant_seeds: u64,
     help: bool,
 }
 
@@ -121,6 +132,9 @@ impl Options {
             mesh: false,
             world: &ring::scenario::STORM,
             regions: false,
+            soak: false,
+            power_cuts: false,
+            mutant_seeds: 2_000,
             help: false,
         };
         let mut seeds_given = false;
@@ -143,6 +157,9 @@ impl Options {
                 "--mesh" => options.mesh = true,
                 "--world" => options.world = ring_world(&value()?)?,
                 "--regions" => options.regions = true,
+                "--soak" => options.soak = true,
+                "--power-cuts" => options.power_cuts = true,
+                "--mutant-seeds" => options.mutant_seeds = number(&arg, &value()?)?,
                 "--locks" => options.scenario = &scenario::LOCKS,
                 "--auth" => options.scenario = &scenario::AUTH,
                 "--help" | "-h" => options.help = true,
@@ -212,6 +229,21 @@ fn play_all(options: &Options) -> ExitCode {
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Every world and every planted bug; what failed is printed as it happens, the table in the end.
+fn soak(options: &Options) -> ExitCode {
+    let plan = SoakPlan {
+        first: options.first,
+        seeds: options.seeds,
+        mutant_seeds: (options.mutant_seeds > 0).then_some(options.mutant_seeds),
+        time: options.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)),
+        threads: options.threads,
+    };
+    let report = soak::soak(&plan, &mut |line| eprintln!("{line}"));
+    print!("{}", report.table);
+    println!("violations: {}", report.failures);
+    if report.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 fn campaign_of(options: &Options) -> ExitCode {
     let ended = AtomicU64::new(0);
     let summary = campaign::run(&options.plan(options.mutant), &|report| {
@@ -228,9 +260,16 @@ fn campaign_of(options: &Options) -> ExitCode {
     if summary.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn replay(scenario: &Scenario, seed: u64, planted: Option<Mutant>) -> ExitCode {
-    let first = sim::run::run_in(scenario, seed, planted);
-    let second = sim::run::run_in(scenario, seed, planted);
+fn replay(options: &Options, seed: u64) -> ExitCode {
+    let (scenario, planted) = (options.scenario, options.mutant);
+    let run = || {
+        if options.power_cuts {
+            soak::cut_power(seed, planted).0
+        } else {
+            sim::run::run_in(scenario, seed, planted)
+        }
+    };
+    let (first, second) = (run(), run());
     println!("seed {seed}: trace {:016x}, and again {:016x}", first.trace, second.trace);
     println!("{:?}", first.counts);
     if first.violation.is_some() {
@@ -313,10 +352,8 @@ fn hunt_mesh(options: &Options, campaign: impl Campaign, mutants: &[Mutant]) -> 
 fn print_violation(scenario: &Scenario, report: &Report) {
     if let Some(found) = &report.violation {
         println!("seed {}: {}: {}", report.seed, found.checker.name(), found.what);
-        let world = match std::ptr::eq(scenario, &scenario::STORM) {
-            true => String::new(),
-            false => format!("--scenario {} ", scenario.name),
-        };
+        let is_storm = std::ptr::eq(scenario, &scenario::STORM);
+        let world = if is_storm { String::new() } else { format!("--scenario {} ", scenario.name) };
         println!("replay with: cargo run --release -p sim -- {world}--seed {}", report.seed);
     }
 }

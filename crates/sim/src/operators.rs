@@ -209,9 +209,12 @@ impl World {
     /// Those who belong to the cluster; before it is founded, its first members.
     pub fn member_hosts(&self) -> Vec<usize> {
         let table = &self.operators.table;
-        let belongs = |host: &usize| match table.is_empty() {
-            true => *host < self.settings.members,
-            false => table.get(self.hosts[*host].id).is_some(),
+        let belongs = |host: &usize| {
+            if table.is_empty() {
+                *host < self.settings.members
+            } else {
+                table.get(self.hosts[*host].id).is_some()
+            }
         };
         let lost = |host: &usize| self.operators.lost == Some(self.hosts[*host].id);
         (0..self.hosts.len()).filter(|host| belongs(host) && !lost(host)).collect()
@@ -237,7 +240,7 @@ impl World {
         Ok(())
     }
 
-    /// Every member runs and has all that anybody knows to be committed.
+    /// Every member runs and has all that any member knows to be committed.
     pub fn are_all_disks_up_to_date(&self) -> bool {
         let statuses: Option<Vec<_>> = self
             .member_hosts()

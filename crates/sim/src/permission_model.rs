@@ -92,9 +92,10 @@ impl PermissionModel {
             }
             _ => self.possible(credentials.sent).any(|state| state.permits(credentials, request)),
         };
-        match lawful {
-            true => Ok(()),
-            false => Err(format!("{} did {request:?} without being permitted", credentials.user)),
+        if lawful {
+            Ok(())
+        } else {
+            Err(format!("{} did {request:?} without being permitted", credentials.user))
         }
     }
 

@@ -100,7 +100,7 @@ impl RealTimeFacts {
             |id: &&LeaseId| self.leases.get(id).is_none_or(|pid| pid.grant_asked > operation.deadline());
         let leases = leases_in(request);
         if let (Request::Put(_), Some(id)) = (request, leases.iter().find(too_early)) {
-            return Some(format!("lease {id} was used before anybody asked for it"));
+            return Some(format!("lease {id} was used before a client asked for it"));
         }
         if is_serializable(&operation.request) {
             return None;

@@ -8,9 +8,8 @@ use crate::world::{Checked, World};
 use base::Revision;
 use coord::watch::{Response, ResponseKind, StreamId, WatchId};
 use coord::{Command, Compact};
-use node::PeerMessage;
 use node::apply::ApplyOutput;
-use node::peer_message::{CompactionMessage, CompactionSignal};
+use node::{CompactionMessage, CompactionSignal, PeerMessage};
 use std::collections::BTreeMap;
 
 #[derive(Default)]

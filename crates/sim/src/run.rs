@@ -46,10 +46,12 @@ impl Kind {
     /// Every fourth world without a bias is about locks.
     fn of(scenario: &Scenario, seed: u64) -> Kind {
         let is_storm = scenario.name == scenario::STORM.name;
-        match scenario.name == scenario::AUTH.name {
-            true => Kind::Auth,
-            false if scenario.bias.only_locks || is_storm && seed.is_multiple_of(4) => Kind::Locks,
-            false => Kind::Mixed,
+        if scenario.name == scenario::AUTH.name {
+            Kind::Auth
+        } else if scenario.bias.only_locks || is_storm && seed.is_multiple_of(4) {
+            Kind::Locks
+        } else {
+            Kind::Mixed
         }
     }
 }

@@ -414,8 +414,14 @@ pub static ALL: [Scenario; 16] = [
     },
 ];
 
+/// Every world: the storm, those with a subject of their own, and those named after a class of bugs.
+pub fn all() -> Vec<&'static Scenario> {
+    let named = [&STORM, &UPKEEP, &LOCKS, &AUTH, &VOTES, &CHANGES, &DISKS, &LOGS];
+    named.into_iter().chain(&ALL).collect()
+}
+
 pub fn by_name(name: &str) -> Option<&'static Scenario> {
-    ALL.iter().chain([&LOCKS, &AUTH, &VOTES, &CHANGES, &DISKS, &LOGS]).find(|scenario| scenario.name == name)
+    all().into_iter().find(|scenario| scenario.name == name)
 }
 
 /// Counts what watches were sent; the first revision asked for goes with each.

@@ -139,7 +139,7 @@ impl Settings {
             quota_bytes: 0,
             compaction: self.compaction(),
             history: coord::HistoryWindow { millis: i64::MAX, rows_max: u64::MAX },
-            leases: node::lease_clock::LeaseClockParams {
+            leases: node::LeaseClockParams {
                 election: Duration::from_micros(self.tick_us * ELECTION_TICKS as u64),
                 checkpoint_interval: Duration::from_secs(3),
             },

@@ -94,10 +94,7 @@ impl<'a> WatchJudge<'a> {
             }
             self.see(seen)?;
         }
-        match self.record.open {
-            true => self.nothing_until(self.history.newest.next(), "reliable"),
-            false => Ok(()),
-        }
+        if self.record.open { self.nothing_until(self.history.newest.next(), "reliable") } else { Ok(()) }
     }
 
     fn see(&mut self, seen: &'a WatchSeen) -> Judged {

@@ -371,10 +371,7 @@ impl Connection {
             }
             None => {
                 if let Some(bridged) = self.bridge(stream, head, None) {
-                    match last {
-                        true => bridged.end_body(),
-                        false => self.timers.sweep_soon(),
-                    }
+                    if last { bridged.end_body() } else { self.timers.sweep_soon() }
                 }
             }
         }
@@ -438,23 +435,19 @@ impl Connection {
         else {
             unreachable!("only a call that is being gathered comes here");
         };
-        let whole = match last && gathering.body.is_empty() {
-            true => data,
-            false => {
-                gathering.body.extend_from_slice(&data);
-                if !last && fast.can_gather(&gathering.body) {
-                    self.calls.insert(stream, StreamCall::Gathering(gathering));
-                    return;
-                }
-                std::mem::take(&mut gathering.body).freeze()
+        let whole = if last && gathering.body.is_empty() {
+            data
+        } else {
+            gathering.body.extend_from_slice(&data);
+            if !last && fast.can_gather(&gathering.body) {
+                self.calls.insert(stream, StreamCall::Gathering(gathering));
+                return;
             }
+            std::mem::take(&mut gathering.body).freeze()
         };
         let head = std::mem::take(&mut gathering.head);
         let method = gathering.method.take().expect("it is counted once");
-        let asked = match last {
-            true => fast.ask(gathering.call, &head, whole.clone()),
-            false => ParsedCall::Unusual,
-        };
+        let asked = if last { fast.ask(gathering.call, &head, whole.clone()) } else { ParsedCall::Unusual };
         // A complete request is not charged any more.
         if !matches!(asked, ParsedCall::Unusual) {
             self.machine.consume(stream, whole.len());

@@ -67,20 +67,17 @@ async fn answer(
         Verdict::Answered(response) => return Ok(*response),
     };
     let streams = shared.streams.contains(head.uri.path());
-    let body = match HttpBody::is_end_stream(&body) {
-        true => {
-            if !slot_guard.begin_request() {
-                return Ok(refuse(StatusCode::SERVICE_UNAVAILABLE, "the connection is being closed\n"));
-            }
-            Body::empty()
+    let body = if HttpBody::is_end_stream(&body) {
+        if !slot_guard.begin_request() {
+            return Ok(refuse(StatusCode::SERVICE_UNAVAILABLE, "the connection is being closed\n"));
         }
+        Body::empty()
+    } else if streams && slot_guard.begin_request() {
         // A call that takes a stream of messages is under way from its head on.
-        false if streams && slot_guard.begin_request() => Body::new(body),
-        false => {
-            let (incomplete, slot_guard) =
-                (IncompleteRequest::new(&shared.request_budget), slot_guard.clone());
-            Body::new(Http1Body { body, incomplete, slot_guard, failure: failure.clone() })
-        }
+        Body::new(body)
+    } else {
+        let (incomplete, slot_guard) = (IncompleteRequest::new(&shared.request_budget), slot_guard.clone());
+        Body::new(Http1Body { body, incomplete, slot_guard, failure: failure.clone() })
     };
     let mut router = shared.router.clone();
     let Ok(mut response) = router.call(Request::from_parts(head, body)).await;
@@ -137,18 +134,20 @@ impl HttpBody for Http1Body {
         match Pin::new(&mut self.body).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
                 let more = frame.data_ref().map_or(0, Bytes::len);
-                match self.incomplete.hold_more(more) {
-                    true => Poll::Ready(Some(Ok(frame))),
-                    false => Poll::Ready(Some(Err(self.fail(BodyFailure::NoSpace).into()))),
+                if self.incomplete.hold_more(more) {
+                    Poll::Ready(Some(Ok(frame)))
+                } else {
+                    Poll::Ready(Some(Err(self.fail(BodyFailure::NoSpace).into())))
                 }
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
             Poll::Ready(None) => {
                 // Complete: from here on it is the handler's.
                 self.incomplete.hold(0);
-                match self.slot_guard.begin_request() {
-                    true => Poll::Ready(None),
-                    false => Poll::Ready(Some(Err(io::Error::from(io::ErrorKind::ConnectionAborted).into()))),
+                if self.slot_guard.begin_request() {
+                    Poll::Ready(None)
+                } else {
+                    Poll::Ready(Some(Err(io::Error::from(io::ErrorKind::ConnectionAborted).into())))
                 }
             }
             Poll::Pending if self.incomplete.is_late(context) => {

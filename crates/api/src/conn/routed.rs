@@ -131,10 +131,7 @@ impl RoutedCall {
 
     /// A piece of the response was sent, at once or into the queue of the stream.
     pub fn sent(&mut self, at_once: bool) {
-        match at_once {
-            true => self.pieces.add_permits(1),
-            false => self.owed += 1,
-        }
+        if at_once { self.pieces.add_permits(1) } else { self.owed += 1 }
     }
 
     /// The queue of the stream is empty.

@@ -116,9 +116,10 @@ impl ConnTimers {
         if self.ping_due() > now {
             return None;
         }
-        match std::mem::replace(&mut self.pinged, true) {
-            false => Some(TimerEvent::Ping),
-            true => Some(TimerEvent::Dead),
+        if std::mem::replace(&mut self.pinged, true) {
+            Some(TimerEvent::Dead)
+        } else {
+            Some(TimerEvent::Ping)
         }
     }
 

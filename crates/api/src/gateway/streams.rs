@@ -124,10 +124,7 @@ impl<Q: Message + Name + Default + DecodeLimit> BodyMessages<Q> {
             return Ok(());
         }
         let incomplete = self.incomplete.get_or_insert_with(|| IncompleteRequest::new(&self.request_budget));
-        match incomplete.hold(self.rest.len()) {
-            true => Ok(()),
-            false => Err(refusal::render(Code::TooManyRequests)),
-        }
+        if incomplete.hold(self.rest.len()) { Ok(()) } else { Err(refusal::render(Code::TooManyRequests)) }
     }
 
     /// Takes the whole messages out of what has come.
@@ -138,9 +135,10 @@ impl<Q: Message + Name + Default + DecodeLimit> BodyMessages<Q> {
             upto += len;
         }
         self.rest.drain(..upto);
-        match self.rest.len() <= self.transcoder.json_bytes_max() {
-            true => Ok(()),
-            false => Err(Status::resource_exhausted("a message is too large")),
+        if self.rest.len() <= self.transcoder.json_bytes_max() {
+            Ok(())
+        } else {
+            Err(Status::resource_exhausted("a message is too large"))
         }
     }
 

@@ -124,9 +124,10 @@ impl Auth for AuthService {
     ) -> Result<Response<AuthUserAddResponse>, Status> {
         let (metadata, _, AuthUserAddRequest { name: user, password, options }) = request.into_parts();
         audit::note_target("user", &user);
-        let password = match options.is_some_and(|options| options.no_password) {
-            true => None,
-            false => Some(self.hash(&metadata, password).await?),
+        let password = if options.is_some_and(|options| options.no_password) {
+            None
+        } else {
+            Some(self.hash(&metadata, password).await?)
         };
         let header = self.change(&metadata, AuthCommand::UserAdd { user, password }).await?;
         Ok(Response::new(AuthUserAddResponse { header }))

@@ -36,7 +36,7 @@ pub fn refuse_write(refusal: &FenceRefusal) -> Status {
     let FenceRefusal { lock, given, last } = refusal;
     let lock = String::from_utf8_lossy(lock);
     refuse(match *last {
-        Revision::ZERO => format!("token {given} does not hold lock {lock:?}: nobody does"),
+        Revision::ZERO => format!("token {given} does not hold lock {lock:?}: the lock is free"),
         last => format!("token {given} does not hold lock {lock:?}: token {last} does"),
     })
 }
@@ -93,7 +93,7 @@ mod tests {
             message,
             "althing: fencing token is stale: token 100 does not hold lock \"db\": token 101 does"
         );
-        assert!(refuse_write(&refusal(0)).message().ends_with("nobody does"));
+        assert!(refuse_write(&refusal(0)).message().ends_with("the lock is free"));
         assert!(refuse_token("disk", &refusal(101)).message().contains("100 is lower than token 101"));
     }
 }

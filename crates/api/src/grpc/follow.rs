@@ -4,8 +4,7 @@
 
 use base::{Code, KeyRange, Revision};
 use coord::watch::{Create, Event, Filters, Input, Refusal, ResponseKind};
-use server::Handle;
-use server::watch::WatchResponses;
+use server::{Handle, WatchResponses};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 
@@ -30,9 +29,10 @@ impl KeyFollower {
             progress_notify: false,
             fragment: false,
         };
-        match requests.send(Input::Create(create)).await {
-            true => Ok(KeyFollower { responses, events: VecDeque::new() }),
-            false => Err(Code::Stopped),
+        if requests.send(Input::Create(create)).await {
+            Ok(KeyFollower { responses, events: VecDeque::new() })
+        } else {
+            Err(Code::Stopped)
         }
     }
 

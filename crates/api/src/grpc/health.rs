@@ -101,7 +101,7 @@ mod tests {
         let (stop, stopping) = watch::channel(false);
         let health = HealthService::new(stopping);
         let mut known = health.watch(ask("")).await.unwrap().into_inner();
-        let mut unknown = health.watch(ask("nobody")).await.unwrap().into_inner();
+        let mut unknown = health.watch(ask("unknown")).await.unwrap().into_inner();
         assert_eq!(known.next().await.unwrap().unwrap().status(), ServingStatus::Serving);
         assert_eq!(unknown.next().await.unwrap().unwrap().status(), ServingStatus::ServiceUnknown);
         stop.send_replace(true);

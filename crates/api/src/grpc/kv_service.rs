@@ -79,13 +79,12 @@ impl KvService {
         metadata: &MetadataMap,
         ask: Ask,
     ) -> Result<(ResponseHeader, Body, Option<BudgetShare>), Status> {
-        let share = match breadth::is_wide(&ask) {
-            true => {
-                ask.validate(&self.limits).map_err(refusal::render)?;
-                let room = self.handle.reserve_for(breadth::shown(&ask), &RangeEncoding::protobuf().0).await;
-                room.map_err(refusal::render)?
-            }
-            false => None,
+        let share = if breadth::is_wide(&ask) {
+            ask.validate(&self.limits).map_err(refusal::render)?;
+            let room = self.handle.reserve_for(breadth::shown(&ask), &RangeEncoding::protobuf().0).await;
+            room.map_err(refusal::render)?
+        } else {
+            None
         };
         let (header, body) = self.submit_change(metadata, ask).await?;
         Ok((header, body, share))

@@ -7,7 +7,7 @@ use base::{Code, LeaseId};
 use proto::althing::lease::v1::lease_event::Type;
 use proto::althing::lease::v1::lease_service_server::LeaseService;
 use proto::althing::lease::v1::{EventsRequest, EventsResponse, LeaseEvent};
-use server::{Handle, LeaseEventKind, LeaseEvents, RequiredAccess, lease_events::LeaseEventFilter};
+use server::{Handle, LeaseEventFilter, LeaseEventKind, LeaseEvents, RequiredAccess};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::sync::watch::Receiver;

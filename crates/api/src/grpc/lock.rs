@@ -70,10 +70,8 @@ impl LockApi {
         if matches!(time, Ok(LeaseTime { ttl: ..0, .. })) {
             return Err(Code::LeaseNotFound);
         }
-        let holder_id = match holder.is_empty() {
-            true => self.holder_of(&grant.held().key).await,
-            false => text(&holder),
-        };
+        let holder_id =
+            if holder.is_empty() { self.holder_of(&grant.held().key).await } else { text(&holder) };
         let held = grant.confirm();
         let remaining_ttl_ms = time.map_or(0, |time| time.ttl * 1_000);
         Ok(LockResponse {
@@ -160,9 +158,10 @@ impl LockService for LockApi {
         audit::note_key(request.get_ref().key.as_bytes());
         let admitted = self.admit(request.metadata()).await?;
         let UnlockRequest { key, lease_id, fencing_token, name } = request.into_inner();
-        let key = match key.is_empty() {
-            true => lock_queue::key_of(name.as_bytes(), LeaseId(lease_id)),
-            false => Bytes::from(key),
+        let key = if key.is_empty() {
+            lock_queue::key_of(name.as_bytes(), LeaseId(lease_id))
+        } else {
+            Bytes::from(key)
         };
         let release = Release { key, token: Revision(fencing_token) };
         let reply = admitted.handle.release(release).await.map_err(refusal::render)?;

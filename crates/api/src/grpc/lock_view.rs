@@ -14,9 +14,10 @@ use std::collections::BTreeMap;
 
 pub async fn inspect(handle: &Handle, name: Bytes) -> Result<(Revision, Option<Lock>), Code> {
     let (revision, places) = places_in(handle, lock_queue::keys_of(&name)).await?;
-    match places.is_empty() {
-        true => Ok((revision, None)),
-        false => Ok((revision, Some(describe(handle, &name, places).await?))),
+    if places.is_empty() {
+        Ok((revision, None))
+    } else {
+        Ok((revision, Some(describe(handle, &name, places).await?)))
     }
 }
 

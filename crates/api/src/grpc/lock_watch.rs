@@ -181,9 +181,10 @@ impl WatchedQueue {
     }
 
     fn take(&mut self, event: &Event) {
-        match event.deleted {
-            true => drop(self.places.remove(&event.kv.key)),
-            false => drop(self.places.insert(event.kv.key.clone(), event.kv.clone())),
+        if event.deleted {
+            self.places.remove(&event.kv.key);
+        } else {
+            self.places.insert(event.kv.key.clone(), event.kv.clone());
         }
     }
 

@@ -163,10 +163,8 @@ fn render(rest: &Rest, conflict: &Conflict) -> Value {
     let spaces = rest.spaces().here(rest.handle());
     let counts = |record: &Record| clock::by_region(&record.context, |region| rest.region_name(region));
     // The one that came is that of the source; within a region either may be called so.
-    let (local, remote) = match *source == loser.header.dot.actor.region {
-        true => (winner, loser),
-        false => (loser, winner),
-    };
+    let (local, remote) =
+        if *source == loser.header.dot.actor.region { (winner, loser) } else { (loser, winner) };
     object!({
         "conflict_id": name_of(&id_of(conflict)),
         "namespace": spaces.name_of(key.namespace_id()),

@@ -160,12 +160,13 @@ pub async fn get(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
 }
 
 fn check_kind(record: &Record, kind: Kind) -> Result<(), Refusal> {
-    match record.kind == kind {
-        true => Ok(()),
-        false => Err(Refusal::new(
+    if record.kind == kind {
+        Ok(())
+    } else {
+        Err(Refusal::new(
             Code::WrongType,
             format!("the key holds a {}, not a {}", value::kind_name(record.kind), value::kind_name(kind)),
-        )),
+        ))
     }
 }
 
@@ -195,9 +196,12 @@ fn render(rest: &Rest, record: &Record) -> Map<String, Value> {
             say("elements", elements.into());
         }
         Body::Counter(tally) => {
-            let number = |units: i128| match record.kind == Kind::Numeric {
-                true => Value::from(Decimal(units).to_string()),
-                false => whole(units),
+            let number = |units: i128| {
+                if record.kind == Kind::Numeric {
+                    Value::from(Decimal(units).to_string())
+                } else {
+                    whole(units)
+                }
             };
             let parts = value::parts_by_region(record, |region| rest.region_name(region));
             say("value", number(tally.value()));

@@ -232,10 +232,7 @@ impl RestFastPath {
             cached_caller.rest = self.rest.with_caller(Some(caller));
             cached_caller.authorization = authorization;
         }
-        match cached_caller.rest.may_see(self.space) {
-            true => Ok(()),
-            false => Err(Code::PermissionDenied),
-        }
+        if cached_caller.rest.may_see(self.space) { Ok(()) } else { Err(Code::PermissionDenied) }
     }
 
     async fn answer(

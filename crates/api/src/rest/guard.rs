@@ -112,10 +112,7 @@ async fn admit(rest: &Rest, parts: &mut Parts, need: RouteAccess) -> Result<Arc<
         | RouteAccess::ReadAndWrite
         | RouteAccess::ReadOrWrite => rights.may_see(space_of(rest, parts).await),
     };
-    match permitted {
-        true => Ok(caller),
-        false => Err(Code::PermissionDenied),
-    }
+    if permitted { Ok(caller) } else { Err(Code::PermissionDenied) }
 }
 
 /// The namespace that the request names, as the handlers find it; one that is named twice they refuse.

@@ -14,9 +14,9 @@ use bytes::Bytes;
 use mesh::Handlers;
 use mesh::handler::{DOCUMENT, Handler, LawViolation};
 use mesh::request::{Reply, Request, Write};
-use script::Bounded;
 use serde::Deserialize;
 use serde_json::{Value, json as object};
+use server::BoundedScripts;
 use server::mesh::merging::ScriptTrouble;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -86,7 +86,7 @@ pub async fn delete(rest: Rest, Path(name): Path<String>) -> Result<Response, Re
     Ok(json(&object!({ "status": "deleted", "handler": name })))
 }
 
-fn try_out(source: &str, scripts: &Bounded) -> Result<(), Refusal> {
+fn try_out(source: &str, scripts: &BoundedScripts) -> Result<(), Refusal> {
     if let Some(flaw) = scripts.flaw(source) {
         return Err(Refusal::new(
             Code::BadHandler,
@@ -180,7 +180,7 @@ fn render(name: &str, handler: Handler, trouble: Option<&ScriptTrouble>) -> Valu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use script::Scripts;
+    use server::Scripts;
 
     fn tried(source: &str) -> Result<(), Refusal> {
         try_out(source, &Scripts::default().until(Instant::now() + Duration::from_secs(60)))

@@ -96,8 +96,9 @@ fn check_key(rights: &DataRights, verb: DataVerb, key: &Key) -> Result<(), Refus
 }
 
 fn check(may: bool, needed: &str) -> Result<(), Refusal> {
-    match may {
-        true => Ok(()),
-        false => Err(Refusal::new(Code::PermissionDenied, format!("this needs the permission {needed}"))),
+    if may {
+        Ok(())
+    } else {
+        Err(Refusal::new(Code::PermissionDenied, format!("this needs the permission {needed}")))
     }
 }

@@ -147,7 +147,7 @@ pub fn live(rest: &Rest, record: Option<Box<Record>>) -> Result<Box<Record>, Ref
     }
 }
 
-/// The bytes alone, to be saved and never shown: whoever stored them must not speak for this server in a browser.
+/// The bytes alone, to be saved and never shown: their writer must not speak for this server in a browser.
 pub fn raw(record: &Record) -> Response {
     let json_type = HeaderValue::from_static("application/json");
     let (bytes, content_type) = match &record.body {

@@ -209,12 +209,13 @@ fn metadata_of(given: BTreeMap<String, String>) -> Result<Vec<(Bytes, Bytes)>, R
 
 fn check_size(rest: &Rest, len: usize) -> Result<(), Refusal> {
     let max = rest.value_bytes_max();
-    match len > max {
-        true => Err(Refusal::new(
+    if len > max {
+        Err(Refusal::new(
             Code::RequestTooLarge,
             format!("a value takes at most {max} bytes, this one has {len}"),
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 

@@ -40,7 +40,7 @@ async fn both_protocols_are_served_on_one_port_alike() {
     assert!(http1.starts_with("HTTP/1.1 404"), "{http1}");
     assert!(http1.ends_with(std::str::from_utf8(&body).unwrap()), "{http1}");
     assert_eq!(client.get("/nothing").await.status, 404);
-    let unserved = client.post("/etcdserverpb.Nobody/Nothing", &[GRPC], Bytes::new()).await.unwrap();
+    let unserved = client.post("/etcdserverpb.Unknown/Nothing", &[GRPC], Bytes::new()).await.unwrap();
     assert_eq!(unserved.refusal().0, "12");
 }
 

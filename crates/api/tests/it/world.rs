@@ -1,6 +1,6 @@
 //! One member and its client port.
 
-use api::Settings;
+use api::ServeSettings;
 use server::{AuthConfig, ClusterMember, Config, Server};
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -76,9 +76,9 @@ impl World {
             drain_timeout: Duration::from_secs(5),
             audit: None,
             auth,
-            mesh: server::config::MeshConfig::default(),
+            mesh: server::MeshConfig::default(),
         };
-        let settings = Settings {
+        let settings = ServeSettings {
             request_bytes_max: config.request_bytes_max,
             txn_ops_max: config.txn_ops_max,
             timed: true,

@@ -28,9 +28,10 @@ pub fn ask_twice(user: &str) -> Result<String, Error> {
     if password.is_empty() {
         return Err(Error::Usage("the password is empty".to_owned()));
     }
-    match ask_with(&format!("Type password of {user} again for confirmation: "))? == password {
-        true => Ok(password),
-        false => Err(Error::Usage("the two passwords differ".to_owned())),
+    if ask_with(&format!("Type password of {user} again for confirmation: "))? == password {
+        Ok(password)
+    } else {
+        Err(Error::Usage("the two passwords differ".to_owned()))
     }
 }
 

@@ -11,9 +11,9 @@ use crate::config::values::Values;
 use crate::log::Output;
 use api::BrowserSettings;
 use base::limits::RESPONSE_BYTES_MAX;
-use server::config::MeshConfig;
 use server::{
-    AuditConfig, AuditTarget, AuthConfig, ClusterMember, CompactionConfig, Config, JoinConfig, PeerSecurity,
+    AuditConfig, AuditTarget, AuthConfig, ClusterMember, CompactionConfig, Config, JoinConfig, MeshConfig,
+    PeerSecurity,
 };
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_node_joins_nobody_and_without_a_port_nothing_is_said() {
+    fn the_first_node_joins_no_node_and_without_a_port_nothing_is_set() {
         let first = [("HTTP_PORT", "8080"), ("GRPC_PORT", "9090")];
         assert_eq!(read(Id::Join, &first), None);
         let itself = [&first[..], &[("SEED_IP", "localhost"), ("SEED_PORT", "9090")]].concat();

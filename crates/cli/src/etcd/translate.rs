@@ -307,23 +307,21 @@ impl Translation<'_> {
     fn take_files(&mut self, sealed: bool, files: &[(&str, Id)], auto: (&str, Id), whose: &str) {
         let has_pair = files[..2].iter().all(|(name, _)| self.given(name).is_some());
         let is_auto = self.given(auto.0).is_some_and(|given| given.value != "false");
-        match sealed {
-            true if is_auto && !has_pair => {
-                self.follow(auto.1, "true".to_owned());
-                self.copy("self-signed-cert-validity", Id::SelfSignedCertValidity);
-            }
-            true if !has_pair => self.problems.push(format!(
+        let without_effect = |name: &str| format!("every {whose} URL is http: --{name} has no effect");
+        if sealed && has_pair {
+            files.iter().for_each(|(name, id)| self.copy(name, *id));
+        } else if sealed && is_auto {
+            self.follow(auto.1, "true".to_owned());
+            self.copy("self-signed-cert-validity", Id::SelfSignedCertValidity);
+        } else if sealed {
+            self.problems.push(format!(
                 "a {whose} URL is https, and --{} and --{} are not both given",
                 files[0].0, files[1].0
-            )),
-            true => files.iter().for_each(|(name, id)| self.copy(name, *id)),
-            false if self.given(files[0].0).is_some() => {
-                self.warnings.push(format!("every {whose} URL is http: --{} has no effect", files[0].0));
-            }
-            false if is_auto => {
-                self.warnings.push(format!("every {whose} URL is http: --{} has no effect", auto.0));
-            }
-            false => {}
+            ));
+        } else if self.given(files[0].0).is_some() {
+            self.warnings.push(without_effect(files[0].0));
+        } else if is_auto {
+            self.warnings.push(without_effect(auto.0));
         }
     }
 

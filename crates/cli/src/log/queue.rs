@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_that_takes_nothing_blocks_nobody_and_the_loss_is_told() {
+    fn a_sink_that_takes_nothing_blocks_no_writer_and_the_loss_is_logged() {
         let (open, gate) = sync_channel(1);
         let written = Arc::new(Mutex::new(vec![]));
         let queue = Queue::start(Gated { gate: Some(gate), written: written.clone() }).unwrap();

@@ -84,8 +84,5 @@ fn describe(permission: &Permission) -> String {
         _ => format!("\t[{key}, {end})"),
     };
     let is_prefix = !key.is_empty() && prefix_end(&permission.key) == permission.range_end;
-    match is_prefix {
-        true => format!("{range} (prefix {key})\n"),
-        false => format!("{range}\n"),
-    }
+    if is_prefix { format!("{range} (prefix {key})\n") } else { format!("{range}\n") }
 }

@@ -29,7 +29,7 @@ impl Printer {
     /// A lock without a holder is printed as such, and is no error.
     pub fn lock(&self, name: &str, response: &InspectResponse) -> Vec<u8> {
         let text = match (self.format, &response.lock) {
-            (Format::Simple, None) => format!("lock {name:?} is held by nobody\n"),
+            (Format::Simple, None) => format!("lock {name:?} is free\n"),
             (Format::Simple, Some(lock)) => paragraph(lock),
             (Format::Json, lock) => {
                 let lock = lock.as_ref().map_or("null".to_owned(), object);
@@ -63,7 +63,7 @@ fn paragraph(lock: &Lock) -> String {
         text.push_str(&format!("  metadata {}\n", readable(&lock.metadata)));
     }
     if lock.queue.is_empty() {
-        text.push_str("nobody waits\n");
+        text.push_str("no waiters\n");
     }
     for (nth, waiter) in lock.queue.iter().enumerate() {
         let who = readable(waiter.client_id.as_bytes());

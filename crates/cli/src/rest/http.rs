@@ -23,13 +23,13 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-pub struct Answer {
+pub struct RestAnswer {
     pub status: u16,
     headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl RestAnswer {
     /// By its name in small letters.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
@@ -53,7 +53,7 @@ pub async fn exchange(
     request: &Request,
     dial: Duration,
     patience: Duration,
-) -> Result<Answer, Failure> {
+) -> Result<RestAnswer, Failure> {
     let late = || io::Error::from(io::ErrorKind::TimedOut);
     let connected = timeout(dial, connect(place)).await.unwrap_or_else(|_| Err(late()));
     let stream = connected.map_err(Failure::NotSent)?;
@@ -81,7 +81,7 @@ async fn connect(place: &HttpEndpoint<'_>) -> io::Result<Stream> {
     Ok(Stream::Sealed(Box::new(sealed)))
 }
 
-async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &[u8]) -> io::Result<Answer> {
+async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &[u8]) -> io::Result<RestAnswer> {
     stream.write_all(request).await?;
     stream.flush().await?;
     let mut bytes = Vec::new();
@@ -99,7 +99,7 @@ fn encode(address: &str, request: &Request) -> Vec<u8> {
     [text.as_bytes(), body].concat()
 }
 
-fn parse(bytes: &[u8]) -> Option<Answer> {
+fn parse(bytes: &[u8]) -> Option<RestAnswer> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&bytes[..end]).ok()?;
     let mut lines = head.split("\r\n");
@@ -109,7 +109,7 @@ fn parse(bytes: &[u8]) -> Option<Answer> {
         .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
         .collect();
     let body = bytes[end + 4..].to_vec();
-    let answer = Answer { status, headers, body };
+    let answer = RestAnswer { status, headers, body };
     let told = answer.header("content-length").and_then(|len| len.parse::<usize>().ok());
     // An answer that was cut off is an error.
     told.is_none_or(|told| told == answer.body.len()).then_some(answer)

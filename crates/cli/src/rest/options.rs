@@ -1,7 +1,7 @@
 //! The options of the verbs that use REST, and their calls: the endpoints are tried in turn until one answers.
 //! A write carries an id of its own, so that a retry elsewhere does not execute it twice.
 
-use super::http::{Answer, Failure, HttpEndpoint, Request, exchange, percent_encode};
+use super::http::{Failure, HttpEndpoint, Request, RestAnswer, exchange, percent_encode};
 use crate::client::{Error, TlsOptions, duration, login_of};
 use ::client::Login;
 use base64::Engine;
@@ -87,7 +87,7 @@ impl Call {
 }
 
 impl RestOptions {
-    pub async fn ask(&self, call: Call) -> Result<Answer, Error> {
+    pub async fn ask(&self, call: Call) -> Result<RestAnswer, Error> {
         let is_write = call.method != "GET";
         let request = self.request_of(call, is_write)?;
         let mut trouble = String::from("no endpoint was given");
@@ -165,7 +165,7 @@ fn address_of(endpoint: &str, can_seal: bool) -> (&str, bool) {
 }
 
 /// What a refusal says.
-fn words_of(answer: &Answer) -> String {
+fn words_of(answer: &RestAnswer) -> String {
     let body: Value = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
     match (body["error"].as_str(), body["message"].as_str()) {
         (Some(error), Some(message)) => format!("{error}: {message}"),

@@ -101,10 +101,11 @@ impl Crdt {
             Operation::Remove(member) => member.run("remove").await,
             Operation::Contains(member) => member.run("contains").await,
             Operation::Set { key, value, json, options } => {
-                let value = match json {
-                    false => Value::from(value.as_str()),
-                    true => serde_json::from_str(value)
-                        .map_err(|error| Error::Usage(format!("the value is no JSON: {error}")))?,
+                let value = if *json {
+                    serde_json::from_str(value)
+                        .map_err(|error| Error::Usage(format!("the value is no JSON: {error}")))?
+                } else {
+                    Value::from(value.as_str())
                 };
                 ask(options, "register", key, "set", json!({ "value": value })).await
             }

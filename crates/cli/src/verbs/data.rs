@@ -266,11 +266,12 @@ impl Put {
             Some(text) => text.clone(),
             None => read_input()?,
         };
-        let value = match self.json {
-            false => Value::from(text),
-            true => serde_json::from_str(&text).map_err(|error| {
+        let value = if self.json {
+            serde_json::from_str(&text).map_err(|error| {
                 Error::Usage(format!("the value is no JSON: {error}; leave out --json for text"))
-            })?,
+            })?
+        } else {
+            Value::from(text)
         };
         let mut body = json!({ "value": value });
         if let Some(ttl) = self.ttl {
@@ -349,17 +350,17 @@ impl Batch {
             let pair = text.split_once(by).map(|(key, value)| json!({ "key": key, "value": value }));
             pair.ok_or_else(|| Error::Usage(format!("`{text}` is no key and value; write KEY{by}VALUE")))
         };
-        let entries: Vec<Value> = match self.pairs.is_empty() {
-            false => self.pairs.iter().map(|pair| split(pair, '=')).collect::<Result<_, _>>()?,
-            true => {
-                let text = read_input()?;
-                let lines = text.lines().filter(|line| !line.is_empty());
-                lines.map(|line| split(line, ' ')).collect::<Result<_, _>>()?
-            }
+        let entries: Vec<Value> = if self.pairs.is_empty() {
+            let text = read_input()?;
+            let lines = text.lines().filter(|line| !line.is_empty());
+            lines.map(|line| split(line, ' ')).collect::<Result<_, _>>()?
+        } else {
+            self.pairs.iter().map(|pair| split(pair, '=')).collect::<Result<_, _>>()?
         };
-        match entries.is_empty() {
-            true => Err(Error::Usage("there is nothing to write".to_owned())),
-            false => Ok(entries),
+        if entries.is_empty() {
+            Err(Error::Usage("there is nothing to write".to_owned()))
+        } else {
+            Ok(entries)
         }
     }
 }

@@ -88,9 +88,10 @@ impl Running {
 
     fn signal(&self, signal: Signal) {
         // The process may be gone already.
-        let _ = match self.has_group {
-            true => kill_process_group(self.pid, signal),
-            false => kill_process(self.pid, signal),
+        let _ = if self.has_group {
+            kill_process_group(self.pid, signal)
+        } else {
+            kill_process(self.pid, signal)
         };
     }
 }

@@ -103,9 +103,10 @@ impl Etcd {
 
     fn range(&self) -> RangeRequest {
         let prefix = bytes_of(&self.prefix);
-        let (key, range_end) = match prefix.is_empty() {
-            true => (vec![0], vec![0]),
-            false => (prefix.clone(), prefix_end(&prefix).to_vec()),
+        let (key, range_end) = if prefix.is_empty() {
+            (vec![0], vec![0])
+        } else {
+            (prefix.clone(), prefix_end(&prefix).to_vec())
         };
         RangeRequest { key: key.into(), range_end: range_end.into(), ..RangeRequest::default() }
     }

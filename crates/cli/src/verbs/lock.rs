@@ -126,11 +126,12 @@ impl Lock {
         let name = self.name.as_deref();
         let name = name.ok_or_else(|| Error::Usage("which lock? `althing lock NAME`".to_owned()))?;
         let is_question = matches!(name, "ls" | "inspect") && !std::env::args_os().any(|word| word == "--");
-        match is_question {
-            true => Err(Error::Usage(format!(
+        if is_question {
+            Err(Error::Usage(format!(
                 "`{name}` stands before all options; a lock of that name is taken by `althing lock -- {name}`"
-            ))),
-            false => Ok(name),
+            )))
+        } else {
+            Ok(name)
         }
     }
 

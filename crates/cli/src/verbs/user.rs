@@ -130,9 +130,10 @@ impl Add {
             (None, Some((name, password))) => (name.to_owned(), password.to_owned()),
             (None, None) => (self.name.clone(), new_password(&self.name, self.interactive)?),
         };
-        match password.is_empty() {
-            true => Err(Error::Usage("the password is empty: give one, or --no-password".to_owned())),
-            false => Ok((name, password)),
+        if password.is_empty() {
+            Err(Error::Usage("the password is empty: give one, or --no-password".to_owned()))
+        } else {
+            Ok((name, password))
         }
     }
 }

@@ -202,8 +202,8 @@ fn a_watch_ends_when_its_permission_does() {
     let (root, u1) = (token_of(gate(&member), "root", "rpw"), token_of(gate(&member), "u1", "pw"));
     let mut denied = Lines::watch(&member, &u1, "eA==");
     assert!(denied.next().contains("PermissionDenied"));
-    let mut nobody = Lines::watch(&member, "", "YQ==");
-    assert!(nobody.next().contains("user name is empty"));
+    let mut anonymous = Lines::watch(&member, "", "YQ==");
+    assert!(anonymous.next().contains("user name is empty"));
     let mut lines = Lines::watch(&member, &u1, "YQ==");
     assert!(lines.next().contains(r#""created":true"#));
     assert_eq!(v3(gate(&member), &root, "kv/put", r#"{"key":"YQ==","value":"MQ=="}"#).status, 200);

@@ -57,14 +57,13 @@ impl Site {
     fn say(self, said: &str) -> Vec<Answer> {
         let heard = block_on(async {
             let stream = tokio::net::TcpStream::connect(self.address).await.unwrap();
-            match self.sealed {
-                false => exchange(stream, said).await,
-                true => {
-                    let files = ClientFiles { ca: Some(pem("ca.pem").into()), identity: None };
-                    let config = files.config(&[b"http/1.1"]).unwrap();
-                    let name = ClientFiles::name_of(&self.host()).unwrap();
-                    exchange(TlsConnector::from(config).connect(name, stream).await.unwrap(), said).await
-                }
+            if self.sealed {
+                let files = ClientFiles { ca: Some(pem("ca.pem").into()), identity: None };
+                let config = files.config(&[b"http/1.1"]).unwrap();
+                let name = ClientFiles::name_of(&self.host()).unwrap();
+                exchange(TlsConnector::from(config).connect(name, stream).await.unwrap(), said).await
+            } else {
+                exchange(stream, said).await
             }
         });
         let (mut answers, mut left) = (Vec::new(), heard.as_str());
@@ -113,9 +112,10 @@ fn is_written(sites: [Site; 2], port: usize) -> bool {
 fn start(sealed: bool, flags: &[&str]) -> (Member, [Site; 2]) {
     let plan = if sealed { with_server_certificate(Plan::single()) } else { Plan::single() };
     let member = plan.with(flags).start();
-    match sealed {
-        true => wait_ready(&member, None),
-        false => member.wait_ready(),
+    if sealed {
+        wait_ready(&member, None)
+    } else {
+        member.wait_ready()
     }
     let sites = Site::both(&member, sealed);
     let host = format!("host: {}\r\n{JSON}", sites[1].host());

@@ -1,5 +1,5 @@
 //! Real processes are killed, paused and damaged under load, and the judge of the simulator says whether
-//! anybody was told a lie: one order must explain every answer of every client, and the final read through
+//! a client was told a lie: one order must explain every answer of every client, and the final read through
 //! every member. What is killed and when follows from a seed; how the machine answers does not, so the times
 //! are told and bounded generously.
 

@@ -118,7 +118,7 @@ fn health_is_told_in_grpcs_own_words_until_the_end() {
     block_on(async {
         let mut etcd = member.etcd().await;
         assert_eq!(etcd.health("").await.unwrap().status(), ServingStatus::Serving);
-        assert_eq!(etcd.health("nobody").await.unwrap_err().code(), Code::NotFound);
+        assert_eq!(etcd.health("unknown").await.unwrap_err().code(), Code::NotFound);
         let mut watch = etcd.watch_health().await.unwrap();
         assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::Serving);
         member.signal("TERM");

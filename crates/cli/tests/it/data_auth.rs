@@ -142,7 +142,7 @@ pub fn member_and_node(flags: &[&str]) -> (Plan, Member, Member) {
 type Row = (&'static str, &'static str, &'static str, [bool; 4]);
 
 const EVERY: [bool; 4] = [true; 4];
-const NOBODY: [bool; 4] = [false; 4];
+const NO_USER: [bool; 4] = [false; 4];
 const MATRIX: &[Row] = &[
     ("GET", "/v1/namespaces/shop/data/orders/1", "", [true, false, true, false]),
     ("GET", "/v1/data/orders/1?ns=shop", "", [true, false, true, false]),
@@ -176,17 +176,17 @@ const MATRIX: &[Row] = &[
     ("GET", "/v1/namespaces/shop/home", "", [true, true, true, false]),
     ("PUT", "/v1/namespaces/shop/home", "{", [false, false, true, false]),
     ("PUT", "/v1/namespaces/shop", r#"{"n":"none"}"#, [false, false, true, false]),
-    ("DELETE", "/v1/namespaces/bank", "", NOBODY),
-    ("GET", "/v1/namespaces/no-such/data/k", "", NOBODY),
+    ("DELETE", "/v1/namespaces/bank", "", NO_USER),
+    ("GET", "/v1/namespaces/no-such/data/k", "", NO_USER),
     ("GET", "/v1/namespaces", "", EVERY),
     ("GET", "/v1/conflicts", "", EVERY),
     ("GET", "/v1/ring", "", EVERY),
     ("GET", "/v1/regions", "", EVERY),
     ("GET", "/v1/handlers", "", EVERY),
-    ("PUT", "/v1/handlers/h", "{", NOBODY),
-    ("DELETE", "/v1/handlers/h", "", NOBODY),
-    ("PUT", "/v1/regions/mars", "{", NOBODY),
-    ("DELETE", "/v1/ring/nodes/ffff", "", NOBODY),
+    ("PUT", "/v1/handlers/h", "{", NO_USER),
+    ("DELETE", "/v1/handlers/h", "", NO_USER),
+    ("PUT", "/v1/regions/mars", "{", NO_USER),
+    ("DELETE", "/v1/ring/nodes/ffff", "", NO_USER),
 ];
 
 #[test]

@@ -28,8 +28,8 @@ fn an_election_has_one_leader_whose_values_are_observed() {
         let mut locks = connect(&member).await;
         let mut election = ElectionClient::connect(member.endpoint()).await.unwrap();
         let name = || LeaderRequest { name: "e".into() };
-        let nobody = election.leader(name()).await.unwrap_err();
-        assert_eq!((nobody.code(), nobody.message()), (Code::Unknown, "election: no leader"));
+        let refusal = election.leader(name()).await.unwrap_err();
+        assert_eq!((refusal.code(), refusal.message()), (Code::Unknown, "election: no leader"));
         let mut observed = election.observe(name()).await.unwrap().into_inner();
 
         let (a, b) = (lease(&mut locks, 60).await, lease(&mut locks, 60).await);

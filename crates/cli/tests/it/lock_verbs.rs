@@ -23,7 +23,7 @@ fn finish(member: &Member, args: &[&str]) -> Output {
 }
 
 fn is_free(member: &Member, name: &str) -> bool {
-    out(member, &["lock", "inspect", name], "").ends_with("is held by nobody\n")
+    out(member, &["lock", "inspect", name], "").ends_with("is free\n")
 }
 
 /// Waits until so many stand behind the holder.

@@ -68,7 +68,7 @@ fn five_nodes_become_six_and_four_under_load_and_nothing_is_lost() {
     assert!(ring(rest[1], &[]).contains("nothing moves"));
     assert!(
         althing()
-            .args(["ring", "leave", "nobody", "--http-endpoints", &rest[0].0.to_string()])
+            .args(["ring", "leave", "unknown", "--http-endpoints", &rest[0].0.to_string()])
             .output()
             .is_ok_and(|output| !output.status.success())
     );

@@ -58,7 +58,7 @@ fn a_fenced_write_that_is_sent_again_is_answered_as_at_first() {
         let first = kv.put(fenced("5-1", "held")).await.unwrap().into_inner();
         etcd.lease.lease_revoke(LeaseRevokeRequest { id: holder }).await.unwrap();
         let stale = refusal(kv.put(fenced("5-2", "late")).await);
-        assert!(stale.1.ends_with("nobody does"), "{stale:?}");
+        assert!(stale.1.ends_with("the lock is free"), "{stale:?}");
 
         locks.lock(ask("l", next, None)).await.unwrap();
         assert_eq!(kv.put(fenced("5-1", "held")).await.unwrap().into_inner(), first);

@@ -31,7 +31,7 @@ const KEYS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../jwt/keys");
 /// Who may: other, reader, writer, admin. Root may everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
-    /// Also callers that nobody knows.
+    /// Also callers that the server does not know.
     Anyone,
     /// Callers without credentials, not those with wrong ones.
     NoCredentials,
@@ -172,7 +172,7 @@ fn calls() -> Vec<(&'static str, Bytes, Who)> {
         ("/etcdserverpb.Maintenance/HashKV", bytes(etcd::HashKvRequest { revision: 0 }), ROOT),
         ("/etcdserverpb.Maintenance/Snapshot", bytes(etcd::SnapshotRequest {}), ROOT),
         ("/etcdserverpb.Maintenance/MoveLeader", bytes(etcd::MoveLeaderRequest { target_id: ID }), ROOT),
-        // It is not served, to anybody.
+        // It is not served to any caller.
         ("/etcdserverpb.Maintenance/Downgrade", bytes(etcd::DowngradeRequest::default()), Who::Anyone),
         ("/etcdserverpb.Auth/AuthStatus", bytes(etcd::AuthStatusRequest {}), Who::NoCredentials),
         ("/etcdserverpb.Auth/Authenticate", bytes(etcd::AuthenticateRequest::default()), Who::Anyone),
@@ -387,7 +387,7 @@ fn every_call_is_for_those_who_have_its_permission() {
     block_on(async {
         let (member, node) = (channel(&world.member), channel(&world.node));
         let mut wrong = Vec::new();
-        // A node that keeps data alone serves nothing of this to anybody it does not know.
+        // A node that keeps data alone serves nothing of this to a caller that it does not know.
         let mut elsewhere = tokio::task::JoinSet::new();
         for (path, message, who) in calls {
             let mut expect = |caller: &str, wanted: Outcome, (got, why): (Outcome, String)| {

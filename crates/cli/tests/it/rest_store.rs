@@ -86,7 +86,7 @@ fn the_first_designs_readme_works_line_by_line() {
     // 5. delete(key)
     assert_eq!(one.rest.delete("/api/v1/store/keys/user_1").status, 200);
     assert_eq!(two.rest.get("/api/v1/store/keys/user_1").status, 410, "deleted");
-    assert_eq!(two.rest.get("/api/v1/store/keys/nobody").status, 404, "never written");
+    assert_eq!(two.rest.get("/api/v1/store/keys/unknown").status, 404, "never written");
 
     let json = ["-H", "Content-Type: application/json"];
     let post = ["-X", "POST", "HOST/api/v1/store/keys"];

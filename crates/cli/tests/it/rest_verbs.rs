@@ -49,7 +49,7 @@ fn data_is_put_read_scanned_and_deleted() {
     assert_eq!(said(rest, &["data", "del", "user_1"]), "OK\n");
     let (code, why) = failed(rest, &["data", "get", "user_1"]);
     assert!(code == 2 && why.contains("key_deleted"), "{why}");
-    assert_eq!(failed(rest, &["data", "get", "nobody"]).0, 2);
+    assert_eq!(failed(rest, &["data", "get", "unknown"]).0, 2);
     assert_eq!(failed(rest, &["data", "get", "a", "--r", "9"]).0, 2);
     assert_eq!(failed(rest, &["data", "get", "a", "--http-endpoints", "127.0.0.1:1"]).0, 4);
 }

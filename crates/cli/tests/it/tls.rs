@@ -366,7 +366,7 @@ fn three_members_use_tls_and_refuse_other_nodes() {
 
     let port: SocketAddr = format!("127.0.0.1:{}", plans[0].peer_port).parse().unwrap();
     for words in
-        [&b"ALTHINGP\x01\0 and the rest of a hello that nobody wants"[..], &[22, 3, 1, 0, 5, 1, 2, 3, 4, 5]]
+        [&b"ALTHINGP\x01\0 and the rest of a hello that no member sent"[..], &[22, 3, 1, 0, 5, 1, 2, 3, 4, 5]]
     {
         let mut stream = TcpStream::connect(port).unwrap();
         stream.write_all(words).unwrap();

@@ -128,12 +128,12 @@ fn an_endpoint_that_is_gone_is_passed_over() {
 
 #[test]
 fn without_a_server_the_exit_code_says_try_again() {
-    let nobody = format!("127.0.0.1:{}", free_port());
+    let unused = format!("127.0.0.1:{}", free_port());
     let mut command = althing();
-    command.args(["get", "a", "--dial-timeout", "100ms", "--endpoints", &nobody]);
+    command.args(["get", "a", "--dial-timeout", "100ms", "--endpoints", &unused]);
     let output = run(command, "");
     assert_eq!(output.status.code(), Some(4));
-    assert!(text(&output.stderr).contains(&nobody), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains(&unused), "{}", text(&output.stderr));
 }
 
 const VERBS: [&str; 26] = [

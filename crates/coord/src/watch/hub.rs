@@ -47,7 +47,7 @@ pub struct HubContext<'a> {
 
 /// How many there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct WatchCounts {
     pub streams: usize,
     pub watches: usize,
     /// Watches that have not been sent everything.
@@ -141,10 +141,10 @@ impl Hub {
         !self.ready.is_empty()
     }
 
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> WatchCounts {
         let watches = self.streams.values().map(|stream| stream.watches.len()).sum();
         let behind = self.streams.values().map(|stream| stream.behind.len()).sum();
-        Counts { streams: self.streams.len(), watches, behind }
+        WatchCounts { streams: self.streams.len(), watches, behind }
     }
 
     fn watches_in(&self, wanted: impl Fn(WatchState) -> bool) -> Vec<(StreamId, WatchId)> {
@@ -446,10 +446,12 @@ impl Hub {
 impl Params {
     /// A batch as the responses that carry it.
     pub(super) fn parts(&self, shape: &WatchShape, batch: Batch) -> Vec<Arc<Batch>> {
-        let bytes_max = match shape.fragment {
-            _ if planted(Mutant::WatchRevisionSplit) => 1,
-            true => self.fragment_bytes,
-            false => usize::MAX,
+        let bytes_max = if planted(Mutant::WatchRevisionSplit) {
+            1
+        } else if shape.fragment {
+            self.fragment_bytes
+        } else {
+            usize::MAX
         };
         if batch.bytes() >= bytes_max {
             batch.split(bytes_max).into_iter().map(Arc::new).collect()

@@ -489,10 +489,10 @@ fn a_closed_stream_leaves_nothing_behind() {
     world.txn(&["a=1"]);
     world.watch(Create { progress_notify: true, ..range("a", "\0") });
     world.watch(from(2, key("a"))).watch(from(99, key("a")));
-    assert_eq!(world.hub.counts(), Counts { streams: 1, watches: 3, behind: 0 });
+    assert_eq!(world.hub.counts(), WatchCounts { streams: 1, watches: 3, behind: 0 });
     world.input(Input::Close(STREAM)).input(Input::Close(STREAM));
     world.watch(key("a")).txn(&["a=2"]);
-    assert_eq!(world.hub.counts(), Counts::default());
+    assert_eq!(world.hub.counts(), WatchCounts::default());
     assert!(!world.hub.is_busy());
     let debris = format!("{:?}", world.hub);
     assert!(!debris.contains("Shape"), "{debris}");

@@ -150,7 +150,7 @@ fn users_ask_about_themselves_and_root_about_all() {
         (AuthCommand::UserGet { user: ann() }, Ok(())),
         (AuthCommand::UserGet { user: root() }, Err(Code::PermissionDenied)),
         (AuthCommand::RoleGet { role: "clerk".into() }, Ok(())),
-        (AuthCommand::RoleGet { role: "nobody's".into() }, Err(Code::PermissionDenied)),
+        (AuthCommand::RoleGet { role: "unassigned".into() }, Err(Code::PermissionDenied)),
         (AuthCommand::UserList, Err(Code::PermissionDenied)),
         (AuthCommand::Disable, Err(Code::PermissionDenied)),
         (AuthCommand::Status, Ok(())),

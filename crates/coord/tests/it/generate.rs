@@ -177,7 +177,7 @@ pub fn lock_command(rng: &mut Rng) -> Command {
             name,
             lease,
             value: value(rng),
-            holder: Bytes::from_static(b"somebody"),
+            holder: Bytes::from_static(b"stranger"),
             since: rng.between(0, 1 << 40) as i64,
             call,
             is_try: half(rng),

@@ -276,10 +276,10 @@ fn so_many_calls_of_one_lease_are_not_counted_for_ever() {
 #[test]
 fn plain_keys_take_part_in_the_queue() {
     let mut world = world();
-    world.put("/locks/database/users-table/somebody", "");
+    world.put("/locks/database/users-table/stranger", "");
     let reply = lock(&mut world, A);
     assert_eq!((reply.acquired, reply.ahead), (false, 1));
-    world.delete(single("/locks/database/users-table/somebody"));
+    world.delete(single("/locks/database/users-table/stranger"));
     assert_eq!(holder(&world), Some(A));
     world.delete(lock_queue::keys_of(LOCK.as_bytes()));
     assert_eq!(world.state.claim(&place(A)), None, "a claim is removed with its key");

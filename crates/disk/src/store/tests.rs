@@ -464,7 +464,7 @@ fn a_store_that_finds_its_disk_full_waits_for_room_and_is_read_meanwhile() {
 
 /// Why the store waits below the engine instead of opening it again (ADR 25).
 #[test]
-fn an_engine_that_heard_of_a_full_disk_is_not_even_read_until_it_is_opened_anew() {
+fn an_engine_that_heard_of_a_full_disk_is_not_even_read_until_it_is_opened_again() {
     let disk = SimDisk::new(6);
     let store = open(&disk);
     let rows = |n: u8| [row(Table::Log, &[n], Some(&[n; 400_000]))];

@@ -233,10 +233,12 @@ impl Recovered {
     fn judge_loss(&mut self, found_bytes: u64) {
         let is_cut = self.report.shortened.is_some() && self.end + frame::HEAD_BYTES as u64 > found_bytes;
         let is_torn = self.report.torn.is_some();
-        self.report.lost = match is_torn || is_cut {
-            false => LostFrames::Nothing,
-            true if self.report.shortened.is_some() || self.is_of_earlier_release => LostFrames::Unknown,
-            true => LostFrames::LastFrame,
+        self.report.lost = if !is_torn && !is_cut {
+            LostFrames::Nothing
+        } else if self.report.shortened.is_some() || self.is_of_earlier_release {
+            LostFrames::Unknown
+        } else {
+            LostFrames::LastFrame
         };
     }
 

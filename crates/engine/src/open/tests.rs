@@ -36,7 +36,7 @@ fn params(voters: &[NodeId]) -> MemberParams {
             grace: Duration::from_secs(1),
         },
         history: coord::HistoryWindow { millis: i64::MAX, rows_max: u64::MAX },
-        leases: node::lease_clock::LeaseClockParams {
+        leases: node::LeaseClockParams {
             election: Duration::from_secs(1),
             checkpoint_interval: Duration::from_secs(1),
         },

@@ -160,10 +160,10 @@ impl Connection {
 
     /// What comes after the whole answer is ignored. A client that sends much of it gets a reset.
     fn pass_over(&mut self, stream: StreamId, last: bool, much: bool) -> Result<Option<Event>, Violation> {
-        match last {
-            true => self.forget(stream),
-            false if much => self.cut(stream, ErrorCode::NoError),
-            false => {}
+        if last {
+            self.forget(stream);
+        } else if much {
+            self.cut(stream, ErrorCode::NoError);
         }
         self.charge(1)
     }
@@ -366,10 +366,12 @@ impl Connection {
         let more = i64::from(frame::number(payload)? & frame::WINDOW_MAX);
         if head.stream == 0 {
             self.window += more;
-            return match more > 0 {
-                true if self.window <= i64::from(frame::WINDOW_MAX) => self.charge(1),
-                true => broken(ErrorCode::FlowControl, "a window larger than windows are"),
-                false => broken(ErrorCode::Protocol, "a window that grows by nothing"),
+            return if more == 0 {
+                broken(ErrorCode::Protocol, "a window that grows by nothing")
+            } else if self.window <= i64::from(frame::WINDOW_MAX) {
+                self.charge(1)
+            } else {
+                broken(ErrorCode::FlowControl, "a window larger than windows are")
             };
         }
         let stream = self.begun(head)?;

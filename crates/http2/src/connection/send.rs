@@ -44,10 +44,11 @@ impl Connection {
         if waited {
             return false;
         }
-        match outgoing.is_drained() {
+        if outgoing.is_drained() {
             // An end alone needs no window.
-            true => drop(self.send_frame(stream)),
-            false => while self.has_room() && self.send_frame(stream) {},
+            self.send_frame(stream);
+        } else {
+            while self.has_room() && self.send_frame(stream) {}
         }
         self.settle(stream)
     }

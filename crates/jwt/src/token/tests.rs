@@ -76,7 +76,7 @@ fn every_claim_that_is_there_is_honoured() {
         r#","exp":2000000,"nbf":1000001"#,
         r#","exp":2000000,"nbf":"0""#,
         r#","exp":2000000,"iat":1000001"#,
-        r#","exp":2000000,"aud":"somebody else""#,
+        r#","exp":2000000,"aud":"another service""#,
         r#","exp":1,"exp":2000000"#,
     ] {
         assert_eq!(with(bad), None, "{bad}");

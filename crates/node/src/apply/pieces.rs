@@ -191,12 +191,12 @@ impl Apply {
             }
             let modified = shown.version.modified;
             let recent = in_memory_from.is_some_and(|from| modified >= from);
-            let source = match place.range.keys_only {
-                true => ValueSource::NotRequested,
-                false if recent => {
-                    self.overlay.find(key, modified).map_or(ValueSource::Store, ValueSource::Memory)
-                }
-                false => ValueSource::Store,
+            let source = if place.range.keys_only {
+                ValueSource::NotRequested
+            } else if recent {
+                self.overlay.find(key, modified).map_or(ValueSource::Store, ValueSource::Memory)
+            } else {
+                ValueSource::Store
             };
             rows.push(PageRow { key: Bytes::copy_from_slice(key), version: shown.version, source });
             true

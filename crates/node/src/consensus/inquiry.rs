@@ -192,7 +192,7 @@ mod tests {
 
     const LEADER: NodeId = NodeId(1);
 
-    /// A member that was added by its address and starts on an empty directory: nobody has told it a configuration.
+    /// A member that was added by its address and starts on an empty directory, without a configuration.
     fn newcomer() -> Consensus {
         let raft = raft::Params {
             id: NodeId(2),

@@ -119,7 +119,7 @@ fn an_expired_lease_is_proposed_to_end_until_it_does() {
 }
 
 #[test]
-fn a_renewal_starts_the_time_anew() {
+fn a_renewal_gives_the_lease_its_whole_ttl_again() {
     let mut world = World::leading();
     world.grant(7, 2);
     world.pass(1_500);
@@ -141,7 +141,7 @@ fn a_lease_whose_end_was_proposed_is_not_renewed_and_the_client_hears_of_its_end
 }
 
 #[test]
-fn whoever_waits_when_leadership_ends_is_told_to_ask_elsewhere() {
+fn a_keep_alive_that_waits_when_leadership_ends_is_sent_elsewhere() {
     let mut world = World::leading();
     world.grant(7, 2);
     world.pass(2_000);
@@ -193,7 +193,7 @@ fn a_renewal_waits_until_the_checkpoint_is_forgotten() {
 }
 
 #[test]
-fn time_in_which_nobody_looked_hardly_counts() {
+fn time_without_ticks_hardly_counts() {
     let mut world = World::leading();
     world.grant(7, 2);
     world.now = world.now.after(Duration::from_secs(3_600));

@@ -155,7 +155,7 @@ fn a_waiter_that_leaves_is_not_in_the_way() {
 }
 
 #[test]
-fn after_a_snapshot_everybody_hears_what_it_brought() {
+fn after_a_snapshot_every_waiter_hears_what_it_brought() {
     let mut fixture = Fixture::new(3);
     (1..=3).for_each(|lease| _ = fixture.wait(lease, lease as u64));
     fixture.heard.clear();

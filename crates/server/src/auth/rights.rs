@@ -169,7 +169,7 @@ mod tests {
     fn root_may_everything_and_a_stranger_nothing() {
         let policy = policy(&[]);
         assert!(DataRights::of(&policy, "root").may_all(DataVerb::Admin, 7));
-        for user in ["ann", "nobody"] {
+        for user in ["ann", "unknown"] {
             let rights = DataRights::of(&policy, user);
             assert!(!rights.is_root() && !rights.may_see(7) && !rights.may_key(DataVerb::Read, 7, b"a"));
         }

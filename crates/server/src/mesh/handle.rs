@@ -5,7 +5,7 @@ use crate::core::Core;
 use crate::mesh::documents;
 use crate::mesh::node::MeshMessage;
 use crate::mesh::pending_reply::PendingReply;
-use crate::mesh::shared_status::Admission;
+use crate::mesh::shared_status::MeshRequestSlot;
 use crate::mesh::status::MeshStatus;
 use crate::mesh::worker::{self, ReplyTo, Worker};
 use base::{Code, NodeId};
@@ -57,7 +57,7 @@ impl MeshHandle {
             return PendingReply::refused(Code::Stopped);
         }
         let shared = &self.core.mesh;
-        let Some(admission) = Admission::take(shared, size(&request)) else {
+        let Some(admission) = MeshRequestSlot::take(shared, size(&request)) else {
             return PendingReply::refused(Code::TooManyRequests);
         };
         let deadline = self.core.clock.now().after(timeout.unwrap_or(shared.timeout));
@@ -103,7 +103,7 @@ impl MeshHandle {
 
     /// Other regions that have a write, as far as this node knows: it does if it gave the write its name.
     pub async fn reached(&self, dot: Dot) -> Result<Vec<RegionId>, Code> {
-        let _admission = Admission::take(&self.core.mesh, 0).ok_or(Code::TooManyRequests)?;
+        let _admission = MeshRequestSlot::take(&self.core.mesh, 0).ok_or(Code::TooManyRequests)?;
         let (reply_to, answer) = oneshot::channel();
         self.core.mesh.post_and_help(MeshMessage::Reached { dot, reply_to }, 0);
         answer.await.map_err(|_| Code::Stopped)

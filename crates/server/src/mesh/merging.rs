@@ -6,6 +6,7 @@
 //! What replicas hold follows from writes alone, never from what a script did on one node. See docs/adr/0057.
 
 use crate::core::Core;
+use crate::merge_scripts::{BoundedScripts, ScriptFailure, Scripts};
 use crate::mesh::handle::MeshHandle;
 use base::Code;
 use base::limits::MESH_SIBLINGS_MAX;
@@ -16,7 +17,6 @@ use mesh::op::{Attributes, Op};
 use mesh::record::{Body, Kind, Record};
 use mesh::request::{Reply, Request, Write};
 use mesh::siblings::Siblings;
-use script::{Failure, Scripts};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -69,17 +69,17 @@ impl Default for Merging {
 enum Apart {
     /// Too many scripts run already.
     Busy,
-    Failed(Failure),
+    Failed(ScriptFailure),
 }
 
 impl Apart {
     fn reason(self) -> &'static str {
         match self {
             Apart::Busy => "busy",
-            Apart::Failed(Failure::Operations) => "operations",
-            Apart::Failed(Failure::Memory) => "memory",
-            Apart::Failed(Failure::Time) => "time",
-            Apart::Failed(Failure::Failed) => "error",
+            Apart::Failed(ScriptFailure::Operations) => "operations",
+            Apart::Failed(ScriptFailure::Memory) => "memory",
+            Apart::Failed(ScriptFailure::Time) => "time",
+            Apart::Failed(ScriptFailure::Failed) => "error",
         }
     }
 }
@@ -107,9 +107,9 @@ impl Merging {
             let _turn = turn;
             let merge = |left: Bytes, right: Bytes| handler.merge(&scripts, &left, &right);
             let folded = values.into_iter().map(Some).reduce(|left, right| merge(left?, right?)).flatten();
-            folded.ok_or_else(|| Apart::Failed(scripts.failure().unwrap_or(Failure::Failed)))
+            folded.ok_or_else(|| Apart::Failed(scripts.failure().unwrap_or(ScriptFailure::Failed)))
         });
-        folding.await.unwrap_or(Err(Apart::Failed(Failure::Failed)))
+        folding.await.unwrap_or(Err(Apart::Failed(ScriptFailure::Failed)))
     }
 
     /// Counts it, and says it once for each handler and reason.
@@ -180,7 +180,7 @@ impl MeshHandle {
     /// Waits until a script may be tried, and for the verdict of `judge`, which is given all scripts until a deadline.
     pub async fn try_script<T: Send + 'static>(
         &self,
-        judge: impl FnOnce(script::Bounded) -> T + Send + 'static,
+        judge: impl FnOnce(BoundedScripts) -> T + Send + 'static,
     ) -> Result<T, Code> {
         let merging = &self.core.mesh.merging;
         let turn = merging.turn().await.ok_or(Code::TooManyRequests)?;

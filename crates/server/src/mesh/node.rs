@@ -12,7 +12,7 @@ use crate::mesh::events;
 use crate::mesh::log::RowLog;
 use crate::mesh::metrics::RequestKind;
 use crate::mesh::region_discovery;
-use crate::mesh::shared_status::Admission;
+use crate::mesh::shared_status::MeshRequestSlot;
 use crate::mesh::status::{MeshCounts, MeshStatus};
 use crate::mesh::store;
 use crate::mesh::wire::{self, FrameSplitter};
@@ -32,7 +32,7 @@ use mesh::overlay::Seq;
 use mesh::request::{Reply, Request};
 use mesh::{DiskSpace, Dot, Mesh, Now, RegionId};
 use mesh_node::{
-    AskTime, CoordMembers, Document, DocumentProposal, Driver, HeldHome, Input, Output, Settings,
+    AskTime, CoordMembers, Document, DocumentProposal, Driver, DriverSettings, HeldHome, Input, Output,
 };
 use node::ClientWork;
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,7 +60,7 @@ pub(crate) enum MeshMessage {
         deadline: Instant,
         request: Request,
         reply_to: ReplyTo,
-        admission: Admission,
+        admission: MeshRequestSlot,
     },
     /// Which other regions have a write?
     Reached {
@@ -121,7 +121,7 @@ struct Caller {
     reply_to: ReplyTo,
     kind: RequestKind,
     began: Instant,
-    _admission: Admission,
+    _admission: MeshRequestSlot,
 }
 
 pub(crate) struct MeshLoop {
@@ -160,7 +160,7 @@ impl MeshLoop {
     pub fn new(
         core: Arc<Core>,
         peers: Arc<Peers>,
-        settings: Settings,
+        settings: DriverSettings,
         segment_bytes: u64,
         files: engine::MeshFiles,
     ) -> (MeshLoop, Arc<Mutex<Writer<RowLog>>>, engine::MeshStore) {

@@ -2,7 +2,7 @@
 //! this is created, whether or not the future is polled.
 
 use crate::mesh::DeferredTurn;
-use crate::mesh::worker::Answer;
+use crate::mesh::worker::WorkerReply;
 use base::Code;
 use mesh::request::Reply;
 use std::pin::{Pin, pin};
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
 pub struct PendingReply {
-    asked: Result<oneshot::Receiver<Answer>, Code>,
+    asked: Result<oneshot::Receiver<WorkerReply>, Code>,
     deferred_turn: Option<DeferredTurn>,
     /// The others have had their chance to ask.
     has_yielded: bool,
@@ -19,7 +19,7 @@ pub struct PendingReply {
 
 impl PendingReply {
     pub(super) fn new(
-        answer: oneshot::Receiver<Answer>,
+        answer: oneshot::Receiver<WorkerReply>,
         deferred_turn: Option<DeferredTurn>,
     ) -> PendingReply {
         PendingReply { asked: Ok(answer), deferred_turn, has_yielded: false }

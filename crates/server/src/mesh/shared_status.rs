@@ -107,25 +107,25 @@ impl SharedMeshStatus {
 }
 
 /// Held by a request until it is answered.
-pub(crate) struct Admission {
+pub(crate) struct MeshRequestSlot {
     shared: Arc<super::MeshShared>,
     bytes: usize,
 }
 
-impl Admission {
+impl MeshRequestSlot {
     /// None when too many wait already. One that is alone may be of any size.
-    pub fn take(shared: &Arc<super::MeshShared>, bytes: usize) -> Option<Admission> {
+    pub fn take(shared: &Arc<super::MeshShared>, bytes: usize) -> Option<MeshRequestSlot> {
         let status_board = &shared.status_board;
         let before = status_board.waiting.fetch_add(1, Relaxed);
         let bytes_before = status_board.waiting_bytes.fetch_add(bytes, Relaxed);
-        let admission = Admission { shared: shared.clone(), bytes };
+        let admission = MeshRequestSlot { shared: shared.clone(), bytes };
         let fits =
             before < REQUESTS_WAITING_MAX && (before == 0 || bytes_before + bytes <= WAITING_BYTES_MAX);
         fits.then_some(admission)
     }
 }
 
-impl Drop for Admission {
+impl Drop for MeshRequestSlot {
     fn drop(&mut self) {
         self.shared.status_board.waiting.fetch_sub(1, Relaxed);
         self.shared.status_board.waiting_bytes.fetch_sub(self.bytes, Relaxed);

@@ -10,7 +10,7 @@ use base::limits::MESH_SEGMENT_BYTES;
 use disk::{RealDisk, RecoveryReport};
 use engine::{MeshFiles, MeshParams};
 use mesh::{Region, Regions};
-use mesh_node::Settings;
+use mesh_node::DriverSettings;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -89,7 +89,7 @@ fn fresh_incarnation() -> u32 {
 }
 
 /// How this node takes part, from what was configured.
-pub(crate) fn settings(config: &Config, core: &Core, cluster: ClusterId) -> Settings {
+pub(crate) fn settings(config: &Config, core: &Core, cluster: ClusterId) -> DriverSettings {
     let me = core.members.me();
     let config::MeshConfig { region, zone, points, timeout, round_every, drift_max, region_peers, .. } =
         config.mesh.clone();
@@ -97,7 +97,7 @@ pub(crate) fn settings(config: &Config, core: &Core, cluster: ClusterId) -> Sett
         "" => config.advertise_peer.clone(),
         address => address.to_owned(),
     };
-    Settings {
+    DriverSettings {
         me,
         cluster,
         regions: founded(&region, &region_peers),

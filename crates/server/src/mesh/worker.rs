@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::Poll;
 use tokio::sync::oneshot;
 
-pub(crate) type Answer = Result<Reply, Code>;
+pub(crate) type WorkerReply = Result<Reply, Code>;
 
 /// One thread that serves many clients; cheap to clone.
 #[derive(Clone, Default)]
@@ -22,7 +22,7 @@ pub struct Worker(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     /// Answers gather here.
-    replies: ReplyInbox<(oneshot::Sender<Answer>, Answer)>,
+    replies: ReplyInbox<(oneshot::Sender<WorkerReply>, WorkerReply)>,
     /// Requests since the thread last rested, and in the last stretch before that had any. Only the thread itself counts.
     asked: AtomicUsize,
     asked_before: AtomicUsize,
@@ -46,17 +46,17 @@ impl Worker {
 
 /// Who waits for one answer.
 pub(crate) struct ReplyTo {
-    sender: oneshot::Sender<Answer>,
+    sender: oneshot::Sender<WorkerReply>,
     worker: Option<Worker>,
 }
 
 impl ReplyTo {
-    pub fn new(worker: Option<Worker>) -> (ReplyTo, oneshot::Receiver<Answer>) {
+    pub fn new(worker: Option<Worker>) -> (ReplyTo, oneshot::Receiver<WorkerReply>) {
         let (sender, answer) = oneshot::channel();
         (ReplyTo { sender, worker }, answer)
     }
 
-    pub fn send(self, answer: Answer) {
+    pub fn send(self, answer: WorkerReply) {
         match self.worker {
             Some(worker) => worker.0.replies.push((self.sender, answer)),
             // One who has gone away does not hear it.

@@ -97,7 +97,7 @@ impl BackgroundMetrics {
         self.failed_reads.inner().store(counts.expired, Relaxed);
     }
 
-    pub fn set_applied(&self, counts: node::apply::Counts) {
+    pub fn set_applied(&self, counts: node::apply::ApplyCounts) {
         self.leases_expired.inner().store(counts.leases_expired, Relaxed);
         self.versions_swept.inner().store(counts.versions_swept, Relaxed);
     }

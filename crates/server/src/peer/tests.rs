@@ -26,7 +26,7 @@ struct Member {
 struct Alone {
     member: Member,
     /// The address of two: bound, so that no other test gets its port, but no thread accepts there.
-    _nobody: TcpListener,
+    _silent_listener: TcpListener,
 }
 
 impl std::ops::Deref for Alone {
@@ -101,9 +101,9 @@ fn pair() -> (Member, Member) {
 }
 
 fn alone_with(timing: Timing) -> Alone {
-    let nobody = bind();
-    let member = start_with(ONE, bind(), &[(TWO, nobody.local_addr().unwrap())], timing);
-    Alone { member, _nobody: nobody }
+    let silent = bind();
+    let member = start_with(ONE, bind(), &[(TWO, silent.local_addr().unwrap())], timing);
+    Alone { member, _silent_listener: silent }
 }
 
 /// Binds the port of a member that was stopped; a passing connection may hold it for a moment.
@@ -369,8 +369,8 @@ fn a_dialler_that_is_turned_away_tries_again_and_nothing_is_connected() {
 fn a_damaged_envelope_closes_the_stream_and_the_next_stream_works() {
     let member = alone_with(Timing::default());
     let mut stream = member.dial_as_two();
-    stream.write_all(&envelope_of(&["before"])).unwrap();
-    assert_eq!(member.frames(TWO, 1), ["before"]);
+    stream.write_all(&envelope_of(&["first"])).unwrap();
+    assert_eq!(member.frames(TWO, 1), ["first"]);
     let mut damaged = envelope_of(&["damaged"]);
     *damaged.last_mut().unwrap() ^= 0x10;
     stream.write_all(&damaged).unwrap();
@@ -565,13 +565,13 @@ fn stopping_joins_every_thread_and_tells_no_loss() {
     let listen = bind();
     let address = listen.local_addr().unwrap();
     let other = start(TWO, bind(), &[(ONE, address)]);
-    let nobody = bind();
+    let silent = bind();
     let (sender, events) = mpsc::channel();
     let deliver: Deliver = Arc::new(move |event| {
         let _ = sender.send(event);
         Ok(())
     });
-    let peers = vec![(TWO, other.address.to_string()), (THREE, nobody.local_addr().unwrap().to_string())];
+    let peers = vec![(TWO, other.address.to_string()), (THREE, silent.local_addr().unwrap().to_string())];
     let timing = Timing::default();
     let on_round_trip = unheard();
     let on_question = unasked();

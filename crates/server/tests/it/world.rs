@@ -76,7 +76,7 @@ impl World {
             drain_timeout: Duration::from_secs(5),
             audit: None,
             auth: Default::default(),
-            mesh: server::config::MeshConfig::default(),
+            mesh: server::MeshConfig::default(),
         };
         (self.tune)(&mut config);
         config

@@ -26,7 +26,7 @@ pub struct SearchPlan<'a> {
     vague: BTreeMap<Revision, Vec<usize>>,
     /// Revision → the earliest return among all that is placed there or later.
     earliest_return: BTreeMap<Revision, u64>,
-    /// The highest revision that anybody was told of.
+    /// The highest revision that an answer names.
     pub last: Revision,
 }
 

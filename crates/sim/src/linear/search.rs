@@ -248,7 +248,7 @@ impl<'a> Search<'a> {
     fn empty_gap(&self, path: &Path) -> Stuck {
         let revision = path.state.revision().next();
         if revision <= self.plan.last {
-            let reason = "nobody was told to have made this revision, and no operation of unknown fate fits";
+            let reason = "no answer names this revision, and no operation of unknown fate fits";
             return Stuck { revision, blamed: Vec::new(), reason: reason.to_owned() };
         }
         let waiting = self.plan.refusals.iter().enumerate().filter(|(slot, _)| !path.refused.has(*slot));

@@ -59,9 +59,10 @@ impl MeshCluster {
     }
 
     fn post_copies(&mut self, event: impl Fn() -> Event) {
-        let copies = match self.rng.chance(self.loss_per_million) {
-            true => 0,
-            false => 1 + u64::from(self.rng.chance(self.loss_per_million / 4)),
+        let copies = if self.rng.chance(self.loss_per_million) {
+            0
+        } else {
+            1 + u64::from(self.rng.chance(self.loss_per_million / 4))
         };
         for _ in 0..copies {
             let span = 100 + self.rng.between(0, self.delay_max);

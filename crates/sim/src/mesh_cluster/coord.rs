@@ -6,7 +6,7 @@ use base::NodeId;
 use bytes::Bytes;
 use mesh::plan::{self, MeshPlan};
 use mesh::{RegionId, Regions};
-use mesh_node::{CoordMembers, Document, Input, Settings};
+use mesh_node::{CoordMembers, Document, DriverSettings, Input};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Until a node that runs knows that it leads, or that it was replaced. The election of homes counts on less than a
@@ -52,7 +52,7 @@ impl MeshCluster {
         self.region_coords.get_mut(&region).expect("it is there")
     }
 
-    pub(super) fn settings(&self, node: NodeId) -> Settings {
+    pub(super) fn settings(&self, node: NodeId) -> DriverSettings {
         let region_coord = &self.region_coords[&self.hosts[&node].region];
         host::settings(node, &region_coord.name, region_coord.regions.clone())
     }

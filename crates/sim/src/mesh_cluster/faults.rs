@@ -137,10 +137,7 @@ impl MeshCluster {
         let queued = std::mem::take(&mut host.queued);
         let (timers, rest): (Vec<Event>, Vec<Event>) =
             queued.into_iter().partition(|event| matches!(event, Event::Tick(..)));
-        let (first, last) = match self.rng.chance(500_000) {
-            true => (timers, rest),
-            false => (rest, timers),
-        };
+        let (first, last) = if self.rng.chance(500_000) { (timers, rest) } else { (rest, timers) };
         first.into_iter().chain(last).for_each(|event| self.after(1, event));
     }
 

@@ -9,7 +9,7 @@ use engine::{IncarnationFile, MeshFiles, MeshLog, MeshParams, MeshStore};
 use mesh::mesh::Persist;
 use mesh::overlay::Flush;
 use mesh::{DiskSpace, Epoch, Mesh, Now, RegionId, Regions};
-use mesh_node::{Driver, HomeLeases, Input, Output, Settings};
+use mesh_node::{Driver, DriverSettings, HomeLeases, Input, Output};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,7 +117,7 @@ impl Host {
         self.free_bytes = PLENTY_BYTES;
     }
 
-    pub fn open(&self, fresh_incarnation: u32, settings: Settings) -> Result<Process, engine::Error> {
+    pub fn open(&self, fresh_incarnation: u32, settings: DriverSettings) -> Result<Process, engine::Error> {
         let params =
             MeshParams { log_segment_bytes: SEGMENT_BYTES, cache_bytes: CACHE_BYTES, fresh_incarnation };
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
@@ -144,8 +144,8 @@ pub fn address(node: NodeId) -> String {
 }
 
 /// How a node of this region takes part; the table of regions is founded with `regions`.
-pub fn settings(me: NodeId, region: &str, regions: Regions) -> Settings {
-    Settings {
+pub fn settings(me: NodeId, region: &str, regions: Regions) -> DriverSettings {
+    DriverSettings {
         me,
         cluster: ClusterId(RegionId::of(region).0.into()),
         region: region.to_owned(),

@@ -196,9 +196,10 @@ impl Clients {
             Doing::Add(element) => drop(self.added.insert(element.clone(), (region, dot))),
             Doing::Remove(element) => {
                 let seen = |(_, dot): &(RegionId, Dot)| record.context.covers(*dot);
-                match self.added.get(element).is_some_and(seen) {
-                    true => drop(self.removed.insert(element.clone(), region)),
-                    false => drop(self.maybe_removed.insert(element.clone())),
+                if self.added.get(element).is_some_and(seen) {
+                    self.removed.insert(element.clone(), region);
+                } else {
+                    self.maybe_removed.insert(element.clone());
                 }
             }
             Doing::Look => {}
@@ -217,7 +218,7 @@ impl Clients {
     }
 
     /// A region is gone for good, with what only it had: all clients begin new sessions.
-    pub fn begin_sessions_anew(&mut self) {
+    pub fn begin_new_sessions(&mut self) {
         for client in &mut self.clients {
             client.session = Session::default();
             client.open.extend(0..=self.n);

@@ -71,7 +71,7 @@ impl World {
             self.cluster.hosts.remove(&node);
         }
         self.cluster.region_coords.remove(&gone);
-        self.clients.begin_sessions_anew();
+        self.clients.begin_new_sessions();
         for region in self.regions() {
             let region_coord = self.cluster.region_coord(region);
             let Some(table) = region_coord.document(regions::DOCUMENT).cloned() else { continue };

@@ -20,9 +20,10 @@ impl CounterHistory {
     pub fn judge(&self, shown: i128) -> Result<(), String> {
         let least = self.additions.iter().filter(|acknowledged| **acknowledged).count() as i128;
         let most = self.additions.len() as i128;
-        match (least..=most).contains(&shown) {
-            true => Ok(()),
-            false => Err(format!("counter: {shown} is counted, not {least} to {most}")),
+        if (least..=most).contains(&shown) {
+            Ok(())
+        } else {
+            Err(format!("counter: {shown} is counted, not {least} to {most}"))
         }
     }
 }

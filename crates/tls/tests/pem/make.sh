@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the certificates of the tests anew, all of them: `sh make.sh`, beside this file. They are kept because a library
+# Makes the certificates of the tests again, all of them: `sh make.sh`, beside this file. They are kept because a library
 # that makes them would weigh more than they do; none of the keys opens anything.
 set -eu
 cd "$(dirname "$0")"

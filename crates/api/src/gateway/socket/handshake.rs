@@ -93,10 +93,8 @@ impl UpgradeRequest {
             return Err("HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
         }
         let accepted = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, &[key.as_bytes(), SALT].concat());
-        let protocol = match self.text(PROTOCOL).starts_with(BEARER) {
-            true => "sec-websocket-protocol: Bearer\r\n",
-            false => "",
-        };
+        let protocol =
+            if self.text(PROTOCOL).starts_with(BEARER) { "sec-websocket-protocol: Bearer\r\n" } else { "" };
         Ok(format!(
             "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n{protocol}\
              sec-websocket-accept: {}\r\n\r\n",

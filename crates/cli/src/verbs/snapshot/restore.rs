@@ -79,8 +79,8 @@ impl Restore {
             offline::restore(&member, &mut open(&self.file)?, digest, self.bump_revision, &mut tell)?;
         progress.end();
         if restored.summary.taken.is_some_and(|taken| taken.cluster == identity.cluster) {
-            let warning = "Warning: the new cluster has the identity of the one that was saved; if members of \
-                           that one may still run, restore again with another --cluster-token\n";
+            let warning = "Warning: the new cluster has the identity of the saved cluster; if members of \
+                           the saved cluster may still run, restore again with another --cluster-token\n";
             // The answer below is what matters.
             let _ = std::io::stderr().write_all(warning.as_bytes());
         }

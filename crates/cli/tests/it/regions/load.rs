@@ -121,10 +121,7 @@ impl Client<'_> {
     fn add_element(&mut self) {
         let element = format!("{}-{}", self.region, self.n);
         let answer = self.node().post(&of_set(&element, "add"), &format!(r#"{{"element":"{element}"}}"#));
-        let place = match self.done(&answer) {
-            true => &mut self.ledger.kept,
-            false => &mut self.ledger.uncertain,
-        };
+        let place = if self.done(&answer) { &mut self.ledger.kept } else { &mut self.ledger.uncertain };
         place.insert(element);
     }
 
@@ -135,10 +132,7 @@ impl Client<'_> {
         }
         let Some(element) = self.ledger.kept.pop_first() else { return };
         let answer = self.node().post(&of_set(&element, "remove"), &format!(r#"{{"element":"{element}"}}"#));
-        let place = match self.done(&answer) {
-            true => &mut self.ledger.removed,
-            false => &mut self.ledger.uncertain,
-        };
+        let place = if self.done(&answer) { &mut self.ledger.removed } else { &mut self.ledger.uncertain };
         place.insert(element);
     }
 

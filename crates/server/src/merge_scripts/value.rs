@@ -4,13 +4,13 @@ use bytes::Bytes;
 use rhai::ImmutableString;
 
 #[derive(Clone, Debug)]
-pub struct Value {
+pub struct ScriptValue {
     pub bytes: Bytes,
     /// Both values that are merged are text: then so is what is made of them.
     pub is_text: bool,
 }
 
-impl Value {
+impl ScriptValue {
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -20,13 +20,13 @@ impl Value {
         std::str::from_utf8(&self.bytes).ok().filter(|_| self.is_text)
     }
 
-    pub fn of_text(text: &str) -> Value {
-        Value { bytes: Bytes::copy_from_slice(text.as_bytes()), is_text: true }
+    pub fn of_text(text: &str) -> ScriptValue {
+        ScriptValue { bytes: Bytes::copy_from_slice(text.as_bytes()), is_text: true }
     }
 }
 
-impl From<ImmutableString> for Value {
-    fn from(text: ImmutableString) -> Value {
-        Value::of_text(&text)
+impl From<ImmutableString> for ScriptValue {
+    fn from(text: ImmutableString) -> ScriptValue {
+        ScriptValue::of_text(&text)
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use mesh::handler::{Handler, MergeLaw};
 
-fn run(source: &str, left: &Bytes, right: &Bytes) -> Result<Bytes, Failure> {
+fn run(source: &str, left: &Bytes, right: &Bytes) -> Result<Bytes, ScriptFailure> {
     Scripts::default().run(source, left, right, Instant::now() + TIME_MAX * 30)
 }
 
@@ -84,17 +84,17 @@ fn no_function_takes_more_than_its_share_of_large_values() {
     let large = Bytes::from("7".repeat(1_500_000));
     let other = Bytes::from(vec![0xff; 1_500_000]);
     for (source, expected) in [
-        ("let s = left; loop { s = s + left; }", Failure::Memory),
-        ("let s = left; loop { s += left; }", Failure::Memory),
-        ("loop { let x = left + right; }", Failure::Memory),
-        ("loop { larger(left, right); }", Failure::Memory),
-        ("loop { merge_json(left, right); }", Failure::Memory),
-        ("loop { left == left; }", Failure::Memory),
-        ("loop { left.contains(right); }", Failure::Memory),
-        ("loop { left.len; }", Failure::Memory),
-        ("loop { left.sub_string(5, 1000000).sub_string(3); }", Failure::Memory),
-        ("let n = 0; loop { n += 1; }", Failure::Operations),
-        ("fn f(x) { f(x) } f(left)", Failure::Operations),
+        ("let s = left; loop { s = s + left; }", ScriptFailure::Memory),
+        ("let s = left; loop { s += left; }", ScriptFailure::Memory),
+        ("loop { let x = left + right; }", ScriptFailure::Memory),
+        ("loop { larger(left, right); }", ScriptFailure::Memory),
+        ("loop { merge_json(left, right); }", ScriptFailure::Memory),
+        ("loop { left == left; }", ScriptFailure::Memory),
+        ("loop { left.contains(right); }", ScriptFailure::Memory),
+        ("loop { left.len; }", ScriptFailure::Memory),
+        ("loop { left.sub_string(5, 1000000).sub_string(3); }", ScriptFailure::Memory),
+        ("let n = 0; loop { n += 1; }", ScriptFailure::Operations),
+        ("fn f(x) { f(x) } f(left)", ScriptFailure::Operations),
     ] {
         for right in [&large, &other] {
             assert_eq!(run(source, &large, right), Err(expected), "{source}");
@@ -112,10 +112,10 @@ fn a_deadline_ends_what_the_counts_would_allow() {
     let past = Instant::now();
     let scripts = Scripts::default();
     let (left, right) = (Bytes::from_static(b"a"), Bytes::from_static(b"b"));
-    assert_eq!(scripts.run("let n = 0; loop { n += 1; }", &left, &right, past), Err(Failure::Time));
-    assert_eq!(scripts.run("larger(left, right)", &left, &right, past), Err(Failure::Time));
+    assert_eq!(scripts.run("let n = 0; loop { n += 1; }", &left, &right, past), Err(ScriptFailure::Time));
+    assert_eq!(scripts.run("larger(left, right)", &left, &right, past), Err(ScriptFailure::Time));
     let bounded = scripts.until(past);
     assert_eq!(bounded.merge("larger(left, right)", &left, &right), None);
-    assert_eq!(bounded.failure(), Some(Failure::Time));
+    assert_eq!(bounded.failure(), Some(ScriptFailure::Time));
     assert_eq!(scripts.merge("larger(left, right)", &left, &right), Some(right), "the next one has its own");
 }

@@ -9,7 +9,7 @@ mod meter;
 mod tests;
 mod value;
 
-pub use meter::Failure;
+pub use meter::ScriptFailure;
 
 use bytes::Bytes;
 use mesh::Script;
@@ -20,7 +20,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use value::Value;
+use value::ScriptValue;
 
 const OPERATIONS_MAX: u64 = 20_000;
 const CALLS_DEEP_MAX: usize = 16;
@@ -90,22 +90,22 @@ impl Scripts {
         left: &Bytes,
         right: &Bytes,
         deadline: Instant,
-    ) -> Result<Bytes, Failure> {
-        let ast = self.compiled(source).ok_or(Failure::Failed)?;
+    ) -> Result<Bytes, ScriptFailure> {
+        let ast = self.compiled(source).ok_or(ScriptFailure::Failed)?;
         let mut scope = Scope::new();
         let is_text = std::str::from_utf8(left).is_ok() && std::str::from_utf8(right).is_ok();
         for (name, bytes) in [("left", left), ("right", right)] {
-            scope.push_constant(name, Value { bytes: bytes.clone(), is_text });
+            scope.push_constant(name, ScriptValue { bytes: bytes.clone(), is_text });
         }
         Meter::start(deadline);
         let outcome = self.shared.engine.eval_ast_with_scope::<Dynamic>(&mut scope, &ast);
         let outcome = outcome.map_err(|error| Meter::failure().unwrap_or_else(|| failure_of(&error)));
-        bytes_of(outcome?).ok_or(Failure::Failed)
+        bytes_of(outcome?).ok_or(ScriptFailure::Failed)
     }
 
     /// The same scripts for several merges, which end together.
-    pub fn until(&self, deadline: Instant) -> Bounded {
-        Bounded { scripts: self.clone(), deadline, failure: Cell::new(None) }
+    pub fn until(&self, deadline: Instant) -> BoundedScripts {
+        BoundedScripts { scripts: self.clone(), deadline, failure: Cell::new(None) }
     }
 }
 
@@ -116,14 +116,14 @@ impl Script for Scripts {
 }
 
 /// Scripts with one deadline for all that is merged, and what was in the way last.
-pub struct Bounded {
+pub struct BoundedScripts {
     scripts: Scripts,
     deadline: Instant,
-    failure: Cell<Option<Failure>>,
+    failure: Cell<Option<ScriptFailure>>,
 }
 
-impl Bounded {
-    pub fn failure(&self) -> Option<Failure> {
+impl BoundedScripts {
+    pub fn failure(&self) -> Option<ScriptFailure> {
         self.failure.get()
     }
 
@@ -133,7 +133,7 @@ impl Bounded {
     }
 }
 
-impl Script for Bounded {
+impl Script for BoundedScripts {
     fn merge(&self, source: &str, left: &Bytes, right: &Bytes) -> Option<Bytes> {
         let deadline = self.deadline.min(Instant::now() + TIME_MAX);
         let outcome = self.scripts.run(source, left, right, deadline);
@@ -141,18 +141,20 @@ impl Script for Bounded {
     }
 }
 
-fn failure_of(error: &EvalAltResult) -> Failure {
+fn failure_of(error: &EvalAltResult) -> ScriptFailure {
     match error.unwrap_inner() {
         EvalAltResult::ErrorTooManyOperations(_) | EvalAltResult::ErrorStackOverflow(_) => {
-            Failure::Operations
+            ScriptFailure::Operations
         }
-        EvalAltResult::ErrorDataTooLarge(..) | EvalAltResult::ErrorTooManyVariables(_) => Failure::Memory,
-        _ => Failure::Failed,
+        EvalAltResult::ErrorDataTooLarge(..) | EvalAltResult::ErrorTooManyVariables(_) => {
+            ScriptFailure::Memory
+        }
+        _ => ScriptFailure::Failed,
     }
 }
 
 fn bytes_of(result: Dynamic) -> Option<Bytes> {
-    if let Some(value) = result.clone().try_cast::<Value>() {
+    if let Some(value) = result.clone().try_cast::<ScriptValue>() {
         return Some(value.bytes);
     }
     if let Some(number) = result.clone().try_cast::<i64>() {

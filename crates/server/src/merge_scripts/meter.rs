@@ -18,7 +18,7 @@ const OPERATIONS_PER_LOOK: u64 = 64;
 
 /// Why a script gave nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum ScriptFailure {
     /// Too many steps, or calls too deep.
     Operations,
     /// Too many bytes to create or to go through.
@@ -28,13 +28,13 @@ pub enum Failure {
     Failed,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ScriptFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Failure::Operations => "too many operations",
-            Failure::Memory => "too much memory",
-            Failure::Time => "too much time",
-            Failure::Failed => "an error",
+            ScriptFailure::Operations => "too many operations",
+            ScriptFailure::Memory => "too much memory",
+            ScriptFailure::Time => "too much time",
+            ScriptFailure::Failed => "an error",
         })
     }
 }
@@ -44,7 +44,7 @@ pub struct Meter {
     created: usize,
     touched: usize,
     deadline: Option<Instant>,
-    failure: Option<Failure>,
+    failure: Option<ScriptFailure>,
 }
 
 const IDLE: Meter = Meter { created: 0, touched: 0, deadline: None, failure: None };
@@ -58,7 +58,7 @@ impl Meter {
         METER.set(Meter { deadline: Some(deadline), ..IDLE });
     }
 
-    pub fn failure() -> Option<Failure> {
+    pub fn failure() -> Option<ScriptFailure> {
         METER.get().failure
     }
 
@@ -67,7 +67,7 @@ impl Meter {
         let mut meter = METER.get();
         let looks = operations.is_multiple_of(OPERATIONS_PER_LOOK);
         if looks && meter.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            meter.failure = Some(Failure::Time);
+            meter.failure = Some(ScriptFailure::Time);
             METER.set(meter);
         }
         meter.failure.is_some()
@@ -79,9 +79,9 @@ impl Meter {
         meter.touched = meter.touched.saturating_add(touched);
         meter.created = meter.created.saturating_add(created);
         if meter.touched > TOUCHED_BYTES_MAX || meter.created > CREATED_BYTES_MAX {
-            meter.failure = Some(Failure::Memory);
+            meter.failure = Some(ScriptFailure::Memory);
         } else if meter.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            meter.failure = Some(Failure::Time);
+            meter.failure = Some(ScriptFailure::Time);
         }
         METER.set(meter);
         match meter.failure {

@@ -1,7 +1,7 @@
 //! What scripts can do with values. Every function charges the meter for what it goes through and what it creates.
 
-use crate::meter::Meter;
-use crate::value::Value;
+use super::meter::Meter;
+use super::value::ScriptValue;
 use bytes::Bytes;
 use mesh::handler::{Handler, NoScript};
 use rhai::{Dynamic, Engine, EvalAltResult, ImmutableString};
@@ -15,7 +15,7 @@ const JSON_TOUCHES: usize = 32;
 const ORDER_TOUCHES: usize = 4;
 
 pub fn register(engine: &mut Engine) {
-    engine.register_type_with_name::<Value>("Value");
+    engine.register_type_with_name::<ScriptValue>("ScriptValue");
     merging(engine, "larger", Handler::Max, (ORDER_TOUCHES, 0));
     merging(engine, "smaller", Handler::Min, (ORDER_TOUCHES, 0));
     merging(engine, "longer", Handler::Longest, (1, 0));
@@ -39,48 +39,48 @@ pub fn register(engine: &mut Engine) {
 fn pair<T: Clone + Send + Sync + 'static>(
     engine: &mut Engine,
     name: &str,
-    function: fn(&Value, &Value) -> Outcome<T>,
+    function: fn(&ScriptValue, &ScriptValue) -> Outcome<T>,
 ) {
-    engine.register_fn(name, move |left: Value, right: Value| function(&left, &right));
-    engine.register_fn(name, move |left: Value, right: ImmutableString| function(&left, &right.into()));
-    engine.register_fn(name, move |left: ImmutableString, right: Value| function(&left.into(), &right));
+    engine.register_fn(name, move |left: ScriptValue, right: ScriptValue| function(&left, &right));
+    engine.register_fn(name, move |left: ScriptValue, right: ImmutableString| function(&left, &right.into()));
+    engine.register_fn(name, move |left: ImmutableString, right: ScriptValue| function(&left.into(), &right));
 }
 
 fn comparing(engine: &mut Engine, name: &str, holds: fn(&[u8], &[u8]) -> bool) {
-    let compare = move |left: &Value, right: &Value| {
+    let compare = move |left: &ScriptValue, right: &ScriptValue| {
         Meter::charge(left.len().min(right.len()), 0)?;
         Ok::<_, Box<EvalAltResult>>(holds(&left.bytes, &right.bytes))
     };
-    engine.register_fn(name, move |left: Value, right: Value| compare(&left, &right));
-    engine.register_fn(name, move |left: Value, right: ImmutableString| compare(&left, &right.into()));
-    engine.register_fn(name, move |left: ImmutableString, right: Value| compare(&left.into(), &right));
+    engine.register_fn(name, move |left: ScriptValue, right: ScriptValue| compare(&left, &right));
+    engine.register_fn(name, move |left: ScriptValue, right: ImmutableString| compare(&left, &right.into()));
+    engine.register_fn(name, move |left: ImmutableString, right: ScriptValue| compare(&left.into(), &right));
 }
 
 fn merging(engine: &mut Engine, name: &str, handler: Handler, (touches, creates): (usize, usize)) {
-    let merge = move |left: Value, right: Value| {
+    let merge = move |left: ScriptValue, right: ScriptValue| {
         let bytes = left.len() + right.len();
         Meter::charge(touches * bytes, creates * bytes)?;
         let merged = handler.merge(&NoScript, &left.bytes, &right.bytes).unwrap_or_default();
-        Ok::<_, Box<EvalAltResult>>(Value { bytes: merged, is_text: left.is_text && right.is_text })
+        Ok::<_, Box<EvalAltResult>>(ScriptValue { bytes: merged, is_text: left.is_text && right.is_text })
     };
     let (with_text, of_text, texts) = (merge.clone(), merge.clone(), merge.clone());
-    engine.register_fn(name, move |left: Value, right: Value| merge(left, right));
-    engine.register_fn(name, move |left: Value, right: ImmutableString| with_text(left, right.into()));
-    engine.register_fn(name, move |left: ImmutableString, right: Value| of_text(left.into(), right));
+    engine.register_fn(name, move |left: ScriptValue, right: ScriptValue| merge(left, right));
+    engine.register_fn(name, move |left: ScriptValue, right: ImmutableString| with_text(left, right.into()));
+    engine.register_fn(name, move |left: ImmutableString, right: ScriptValue| of_text(left.into(), right));
     engine.register_fn(name, move |left: ImmutableString, right: ImmutableString| {
         texts(left.into(), right.into())
     });
 }
 
-fn join(left: &Value, right: &Value) -> Outcome<Value> {
+fn join(left: &ScriptValue, right: &ScriptValue) -> Outcome<ScriptValue> {
     let bytes = left.len() + right.len();
     Meter::charge(bytes, bytes)?;
     let joined = [&left.bytes[..], &right.bytes].concat().into();
-    Ok(Value { bytes: joined, is_text: left.is_text && right.is_text })
+    Ok(ScriptValue { bytes: joined, is_text: left.is_text && right.is_text })
 }
 
 /// Where the second begins in the first, in characters of a text and else in bytes.
-fn find(left: &Value, right: &Value) -> Outcome<Option<usize>> {
+fn find(left: &ScriptValue, right: &ScriptValue) -> Outcome<Option<usize>> {
     let (bytes, sought) = (&left.bytes[..], &right.bytes[..]);
     if sought.is_empty() {
         return Ok(Some(0));
@@ -95,7 +95,7 @@ fn find(left: &Value, right: &Value) -> Outcome<Option<usize>> {
 }
 
 fn sizes(engine: &mut Engine) {
-    fn count(value: &mut Value) -> Outcome<i64> {
+    fn count(value: &mut ScriptValue) -> Outcome<i64> {
         Meter::charge(value.len(), 0)?;
         Ok(value.text().map_or(value.len(), |text| text.chars().count()) as i64)
     }
@@ -104,22 +104,24 @@ fn sizes(engine: &mut Engine) {
     }
     engine.register_get("len", count).register_get("len", count_text);
     engine.register_fn("len", count).register_fn("len", count_text);
-    engine.register_fn("is_empty", |value: &mut Value| value.bytes.is_empty());
+    engine.register_fn("is_empty", |value: &mut ScriptValue| value.bytes.is_empty());
     engine.register_fn("is_empty", |text: &mut ImmutableString| text.is_empty());
 }
 
 fn parts(engine: &mut Engine) {
-    engine.register_fn("sub_string", |value: Value, from: i64, len: i64| sub_string(&value, from, len));
-    engine.register_fn("sub_string", |value: Value, from: i64| sub_string(&value, from, i64::MAX));
-    engine.register_fn("trim", |value: Value| {
+    engine.register_fn("sub_string", |value: ScriptValue, from: i64, len: i64| sub_string(&value, from, len));
+    engine.register_fn("sub_string", |value: ScriptValue, from: i64| sub_string(&value, from, i64::MAX));
+    engine.register_fn("trim", |value: ScriptValue| {
         map_text(value, |text, bytes| bytes.slice_ref(text.trim().as_bytes()))
     });
-    engine
-        .register_fn("to_upper", |value: Value| map_text(value, |text, _| text.to_ascii_uppercase().into()));
-    engine
-        .register_fn("to_lower", |value: Value| map_text(value, |text, _| text.to_ascii_lowercase().into()));
+    engine.register_fn("to_upper", |value: ScriptValue| {
+        map_text(value, |text, _| text.to_ascii_uppercase().into())
+    });
+    engine.register_fn("to_lower", |value: ScriptValue| {
+        map_text(value, |text, _| text.to_ascii_lowercase().into())
+    });
     engine.register_fn("to_string", |number: i64| ImmutableString::from(number.to_string()));
-    engine.register_fn("parse_int", |value: Value| parse_int(value.text()));
+    engine.register_fn("parse_int", |value: ScriptValue| parse_int(value.text()));
     engine.register_fn("parse_int", |text: ImmutableString| parse_int(Some(&text)));
 }
 
@@ -130,7 +132,7 @@ fn parse_int(text: Option<&str>) -> Dynamic {
 }
 
 /// Characters of a text, else bytes; they are shared, not copied.
-fn sub_string(value: &Value, from: i64, len: i64) -> Outcome<Value> {
+fn sub_string(value: &ScriptValue, from: i64, len: i64) -> Outcome<ScriptValue> {
     Meter::charge(value.len(), 0)?;
     let (from, len) = (usize::try_from(from).unwrap_or(0), usize::try_from(len).unwrap_or(0));
     let to = from.saturating_add(len);
@@ -138,11 +140,11 @@ fn sub_string(value: &Value, from: i64, len: i64) -> Outcome<Value> {
         Some(text) => text.char_indices().nth(nth).map_or(text.len(), |(at, _)| at),
         None => nth.min(value.len()),
     };
-    Ok(Value { bytes: value.bytes.slice(at(from)..at(to)), is_text: value.is_text })
+    Ok(ScriptValue { bytes: value.bytes.slice(at(from)..at(to)), is_text: value.is_text })
 }
 
-fn map_text(value: Value, change: fn(&str, &Bytes) -> Bytes) -> Outcome<Value> {
+fn map_text(value: ScriptValue, change: fn(&str, &Bytes) -> Bytes) -> Outcome<ScriptValue> {
     Meter::charge(value.len(), value.len())?;
     let Some(text) = value.text() else { return Err("these bytes are no text".into()) };
-    Ok(Value { bytes: change(text, &value.bytes), is_text: true })
+    Ok(ScriptValue { bytes: change(text, &value.bytes), is_text: true })
 }
