@@ -112,7 +112,7 @@ impl World {
     /// The last region is not known to the others yet, and it knows all of them.
     fn with_newcomer(mut self) -> World {
         let (last, others) = self.regions.split_last_mut().expect("there are regions");
-        others.iter_mut().for_each(|region| drop(region.table.remove(&last.id)));
+        others.iter_mut().for_each(|region| region.table.retain(|id| *id != last.id));
         self
     }
 
@@ -221,7 +221,7 @@ impl World {
                     self.regions[region].table.insert(other);
                 }
             }
-            Event::Evicted { region, other } => drop(self.regions[region].table.remove(&other)),
+            Event::Evicted { region, other } => self.regions[region].table.retain(|id| *id != other),
         }
     }
 
