@@ -282,7 +282,7 @@ pub enum StoreOutcome {
     Superseded(Stamp),
     /// Refused: written under a fence that was passed.
     Fenced,
-    /// It was deleted so long ago that everybody has forgotten it.
+    /// It was deleted so long ago that every replica has forgotten it.
     Purged,
     /// Refused: the key was created as another kind, which goes before this one.
     WrongType,

@@ -31,7 +31,7 @@ pub struct HomeElection {
     /// Since when this node leads its region; nothing is promised before that.
     leading_since: Option<Instant>,
     claims: BTreeMap<RegionId, RegionClaim>,
-    /// When a region was last heard to call a place its own.
+    /// When a region was last heard to call a scope its own.
     claimed_at: BTreeMap<(HomeScope, RegionId), Instant>,
     /// When this leader first saw a title: what was promised to its owner counts from then at the earliest.
     seen: BTreeMap<HomeScope, (Home, Instant)>,
@@ -70,11 +70,11 @@ pub struct HomeActions {
     /// In place of what the region has agreed on.
     pub next: Option<Homes>,
     pub next_electorates: Option<Electorates>,
-    /// Of the places with a lease: what this region may write as of now, and for how long.
+    /// Of the scopes with a lease: what this region may write as of now, and for how long.
     pub held: Vec<HomeLease>,
 }
 
-/// A region may write a place for a while.
+/// A region may write a scope for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HomeLease {
     pub scope: HomeScope,
@@ -272,8 +272,8 @@ impl HomeElection {
         agreed.electorates.elects(&votes, agreed.table).then_some(Ownership { settled: true, ..mine })
     }
 
-    /// Stands for a place whose owner is gone. Of those who might, the first by number goes first, so that they do not
-    /// split the votes; without a majority to be heard of nobody does.
+    /// Stands for a scope whose owner is gone. Of the regions that may, the first by number goes first, so that they do not
+    /// split the votes. A region that does not hear of a majority does not stand.
     fn run_for(
         &self,
         now: Instant,

@@ -153,25 +153,25 @@ fn start(local: Option<&Record>, kind: Kind, op: &Op, wall_ms: u64) -> Result<Re
 
 /// A put or a delete replaces all attributes; the others keep what they do not mention.
 fn header(old: &Header, op: &Op, attributes: &Attributes, event: WriteEvent) -> Header {
-    let anew = matches!(op, Op::Put(_) | Op::Delete);
+    let replaces = matches!(op, Op::Put(_) | Op::Delete);
     let expired = old.expires_ms.is_some_and(|expires_ms| expires_ms <= event.wall_ms);
-    let inherited = old.expires_ms.filter(|_| !anew && !expired);
+    let inherited = old.expires_ms.filter(|_| !replaces && !expired);
     Header {
         dot: event.dot,
         stamp: event.stamp,
         tombstone: *op == Op::Delete,
         expires_ms: attributes.expires_ms.or(inherited),
-        rare: rare(old, anew, attributes).filter(|rare| *rare != RareFields::default()).map(Box::new),
+        rare: rare(old, replaces, attributes).filter(|rare| *rare != RareFields::default()).map(Box::new),
     }
 }
 
-fn rare(old: &Header, anew: bool, attributes: &Attributes) -> Option<RareFields> {
+fn rare(old: &Header, replaces: bool, attributes: &Attributes) -> Option<RareFields> {
     let Attributes { fence, home, metadata, schema, handler, .. } = attributes;
     let says_nothing = fence.is_none() && home.is_none() && metadata.is_empty();
     if says_nothing && *schema == 0 && handler.is_none() && old.rare.is_none() {
         return None;
     }
-    let mut rare = old.rare.as_deref().filter(|_| !anew).cloned().unwrap_or_default();
+    let mut rare = old.rare.as_deref().filter(|_| !replaces).cloned().unwrap_or_default();
     rare.fence = fence.clone();
     let inherited = old.rare.as_ref().and_then(|rare| rare.handler.clone());
     rare.handler = handler.clone().or(inherited);

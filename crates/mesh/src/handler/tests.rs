@@ -65,7 +65,7 @@ fn a_script_that_breaks_a_law_is_not_registered() {
     assert_eq!(
         handlers.register("max", "larger", &Words, HERE),
         Err(Code::BadHandler),
-        "that one is built in"
+        "the handler is built in"
     );
     assert_eq!(handlers.register("", "larger", &Words, HERE), Err(Code::BadHandler));
     assert_eq!(handlers.register("h", &"x".repeat(100_000), &Words, HERE), Err(Code::BadHandler));

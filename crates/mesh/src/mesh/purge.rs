@@ -72,7 +72,7 @@ impl Mesh {
         }
     }
 
-    /// How far everybody here is known to have everything, of this region and of the others.
+    /// How far every replica here is known to have everything, of this region and of the others.
     fn update_marks(&mut self, shard: Shard) {
         if self.topology.is_moving() {
             return;
@@ -101,7 +101,7 @@ impl Mesh {
         self.raise_marks(shard, marks.into_iter());
     }
 
-    /// Up to here everything that anybody wrote is on every replica of every region: it may be forgotten.
+    /// Up to here every write is on every replica of every region: it may be forgotten.
     fn forgettable(&self, shard: Shard) -> Stamp {
         let here = self.params.actor.region;
         let regions = || self.remote.regions().chain([here]);

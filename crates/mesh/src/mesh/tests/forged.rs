@@ -67,7 +67,7 @@ fn forged_marks(seed: u64) -> Option<String> {
     (!world.differences().is_empty()).then(|| "replicas differ".into())
 }
 
-/// Somebody forwards writes in the name of a node, under numbers that the node will never reach; then the node forwards its own.
+/// A peer forwards writes in the name of a node, under numbers that the node will never reach; then the node forwards its own.
 fn forged_names(seed: u64) -> Option<String> {
     let mut world = awake(seed, 5);
     let list = world.topology.placement().now.of(key("k").partition(), 3).to_vec();
@@ -113,7 +113,7 @@ fn a_forged_epoch_ends_with_the_next_topology_that_is_agreed() {
         Topology::new(Epoch(epoch), agreed.region, members, namespace_copies)
     };
     tell(&mut world, 2, 1, Frame::Topology(again(u64::MAX).encode()));
-    assert_eq!(mesh(&world, 1).topology().epoch, Epoch(u64::MAX), "it has nobody else to ask");
+    assert_eq!(mesh(&world, 1).topology().epoch, Epoch(u64::MAX), "it has no other node to ask");
     world.step(NodeId(1), Input::Topology(again(agreed.epoch.0 + 1)));
     world.step(NodeId(2), Input::Topology(again(agreed.epoch.0 + 1)));
     assert_eq!(mesh(&world, 1).topology().epoch.0, agreed.epoch.0 + 1);

@@ -588,7 +588,7 @@ mod ends {
         let lacking = (0..50).filter(|n| value(&world.call(21, read(&format!("k{n}")))).is_none()).count();
         assert_eq!(lacking, 0);
         world.run(SECOND);
-        assert_eq!(world.leftovers(5), 0, "entries that everybody has are gone");
+        assert_eq!(world.leftovers(5), 0, "entries that every region has are gone");
         assert!(world.n_crossed > before);
         world.run(2 * SECOND);
         assert_eq!(world.differences(), []);

@@ -239,7 +239,7 @@ pub fn one_has_not_heard_of_the_delete(seed: u64) -> Option<String> {
     world.cut.clear();
     world.run(12 * SECOND);
     if (world.leftovers(1), world.leftovers(2)) != (0, 0) {
-        return Some("tombstones stay although everybody has them".into());
+        return Some("tombstones stay although every replica has them".into());
     }
     (0..30).find_map(|n| expect(&mut world, 2, &format!("k{n}"), None))
 }
@@ -516,7 +516,7 @@ pub fn two_attempts_meet(seed: u64) -> Option<String> {
     (!world.differences().is_empty()).then(|| "replicas differ".into())
 }
 
-/// A client claims to have seen a write that node 1 never made; then everybody writes the key again, and node 1 starts again.
+/// A client claims to have seen a write that node 1 never made; then every node writes the key again, and node 1 starts again.
 pub fn a_forged_context(seed: u64) -> Option<String> {
     let mut world = awake(seed, 3);
     world.call(1, Request::write(put("k", "first")));
