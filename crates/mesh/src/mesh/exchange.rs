@@ -258,12 +258,13 @@ impl Mesh {
         if is_near && epoch < self.topology.began {
             return self.expire(t, id);
         }
-        let differing = match leaves.is_empty() {
-            true => None,
-            false => match self.shards.state(shard).tree.differing(&leaves) {
+        let differing = if leaves.is_empty() {
+            None
+        } else {
+            match self.shards.state(shard).tree.differing(&leaves) {
                 Some(differing) => Some(differing),
                 None => return self.expire(t, id),
-            },
+            }
         };
         if is_near {
             self.shards.state(shard).told.insert(from, known.clone());
@@ -278,9 +279,10 @@ impl Mesh {
         let (at_end, walks) = (exchanging.at_end, exchanging.walks());
         self.exchanges.walks += usize::from(walks);
         self.exchanges.walks -= usize::from(walked);
-        match at_end {
-            true => self.after(t, self.horizon(), Then::Exchanged(id)),
-            false => self.send_page(t, id),
+        if at_end {
+            self.after(t, self.horizon(), Then::Exchanged(id));
+        } else {
+            self.send_page(t, id);
         }
     }
 
@@ -407,9 +409,10 @@ impl Mesh {
         for (key, bytes) in answer.records {
             let len = bytes.len();
             if let Some(record) = Record::decode(bytes).filter(|_| self.shard_of(&key) == Some(shard)) {
-                match self.may_take(t, &key, &record, len) {
-                    true => drop(self.absorb(t, &key, shard, &record, StoreReason::Repair)),
-                    false => has_space = false,
+                if self.may_take(t, &key, &record, len) {
+                    self.absorb(t, &key, shard, &record, StoreReason::Repair);
+                } else {
+                    has_space = false;
                 }
             }
         }

@@ -94,10 +94,11 @@ impl Mesh {
         let copies = self.topology.copies(write.key.namespace_id()).unwrap_or(0);
         let mut list = self.route(write.key.partition(), copies).read.clone();
         list.retain(|node| *node != self.me && !tried.contains(*node) && !asked.contains(node));
-        match write.is_decided() {
+        if write.is_decided() {
             // Always the same one, if it is up: it has the promises of the last time.
-            true => list.sort_by_key(|node| self.peers.is_slow_or_down(*node)),
-            false => self.peers.order(&mut list),
+            list.sort_by_key(|node| self.peers.is_slow_or_down(*node));
+        } else {
+            self.peers.order(&mut list);
         }
         // Where disks are full, or another is under way already, a node that is down is not waited for.
         let picky = tried.met(Obstacle::FullDisk) || !asked.is_empty();

@@ -166,9 +166,10 @@ impl Mesh {
         if let Some(loss) = conflict {
             self.log_conflict(t, key, &loss, incoming.header.dot.actor.region);
         }
-        let outcome = match self.is_superseded(t, key, mine, &record, incoming) {
-            true => StoreOutcome::Superseded(record.header.stamp),
-            false => StoreOutcome::Applied,
+        let outcome = if self.is_superseded(t, key, mine, &record, incoming) {
+            StoreOutcome::Superseded(record.header.stamp)
+        } else {
+            StoreOutcome::Applied
         };
         if record == *mine {
             return (outcome, local.seq);

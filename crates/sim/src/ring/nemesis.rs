@@ -20,12 +20,13 @@ impl World {
         let nodes = cluster.nodes();
         let node = *cluster.rng.pick(&nodes);
         if self.scenario.damages_logs && cluster.rng.chance(300_000) {
-            return match cluster.rng.chance(250_000) {
-                true => nodes.into_iter().for_each(|node| cluster.stop(node, true)),
-                // A key with one copy is gone with its log.
-                false if self.copies > 1 => cluster.damage_log(node),
-                false => {}
-            };
+            // A key with one copy is gone with its log.
+            if cluster.rng.chance(250_000) {
+                nodes.into_iter().for_each(|node| cluster.stop(node, true));
+            } else if self.copies > 1 {
+                cluster.damage_log(node);
+            }
+            return;
         }
         match cluster.rng.between(0, 17) {
             0 | 1 => cluster.stop(node, false),

@@ -46,10 +46,12 @@ impl Mesh {
         for node in writing.tracker.take_late() {
             let Some(target) = self.write_op(id).map(|writing| writing.tracker.target(node)) else { return };
             let (key, record) = (key.clone(), record.clone());
-            match gathers {
-                true => self.send(t, node, fetch(id, &write)),
-                false if target != node => self.send(t, node, Frame::KeepHint { id, target, key, record }),
-                false => self.send_store(t, node, id),
+            if gathers {
+                self.send(t, node, fetch(id, &write));
+            } else if target != node {
+                self.send(t, node, Frame::KeepHint { id, target, key, record });
+            } else {
+                self.send_store(t, node, id);
             }
         }
     }
