@@ -6,6 +6,7 @@
 mod callers;
 mod connection;
 mod fast;
+mod fields;
 mod http1;
 mod progress;
 mod protocol;

@@ -21,7 +21,7 @@ use base::{Boot, Code, Instant, LeaseId, NodeId};
 use coord::reply::Reply;
 use coord::request::{Range, Request};
 use coord::{
-    AlarmCommand, Command, Compact, Grant, IdempotentCommand, Member, MemberChange, Members, RequestId,
+    Alarm, AlarmCommand, Command, Compact, Grant, IdempotentCommand, Member, MemberChange, Members, RequestId,
     Revoke,
 };
 use node::{ClientWork, ConsensusInput, LeaderQuestion};
@@ -177,6 +177,11 @@ impl Handle {
     }
 
     /// Raises, clears or lists alarms.
+    /// The alarms of which this member knows, for whatever is not linearizable.
+    pub fn known_alarms(&self) -> Vec<Alarm> {
+        self.shared.core.status.alarms()
+    }
+
     pub async fn alarm(&self, command: AlarmCommand) -> Result<Reply, Code> {
         self.propose_and_wait(&Command::Alarm(command)).await
     }

@@ -22,7 +22,8 @@ use std::sync::Arc;
 /// What precedes a message: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
 static HEAD: [Field; 1] = [Field::from_static("content-type", "application/grpc")];
-static TRAILERS: [Field; 1] = [Field::from_static("grpc-status", "0")];
+static TRAILERS: [Field; 2] =
+    [Field::from_static("grpc-status", "0"), Field::from_static("grpc-message", "")];
 
 pub struct GrpcFastPath {
     pub handle: Handle,

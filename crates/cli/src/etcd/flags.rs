@@ -46,9 +46,12 @@ const NAMES: FlagTreatment = FlagTreatment::Refused(
 );
 const DISCOVERY: FlagTreatment =
     FlagTreatment::Refused("discovery services are not asked; list the members in --initial-cluster");
+const UNASKED: FlagTreatment = FlagTreatment::NoEffect("discovery services are not asked");
 const V2: FlagTreatment = FlagTreatment::NoEffect("the v2 API is not served");
 const OTHER_STORE: FlagTreatment = FlagTreatment::NoEffect("the storage engine is another one");
 const WATCHED: FlagTreatment = FlagTreatment::NoEffect("there is nothing here that it would set");
+const DIALS_NOTHING: FlagTreatment =
+    FlagTreatment::NoEffect("the JSON gateway is part of the member and does not dial it");
 const TRACING: FlagTreatment = FlagTreatment::NoEffect("distributed tracing is not exported");
 
 const fn switch(name: &'static str, treatment: FlagTreatment) -> Flag {
@@ -84,6 +87,8 @@ pub static TABLE: &[Flag] = &[
     value("grpc-keepalive-min-time", NoEffect("frequent pings are answered")),
     value("grpc-keepalive-interval", NoEffect("a ping every 30 seconds")),
     value("grpc-keepalive-timeout", NoEffect("a ping is waited for 20 seconds")),
+    value("raft-read-timeout", NoEffect("a peer that is silent is dropped after its pings fail")),
+    value("raft-write-timeout", NoEffect("a peer that takes nothing is dropped after its pings fail")),
     switch("initial-election-tick-advance", WATCHED),
     switch("socket-reuse-port", WATCHED),
     switch("socket-reuse-address", WATCHED),
@@ -100,12 +105,23 @@ pub static TABLE: &[Flag] = &[
     value("auto-compaction-mode", Honoured),
     value("auto-compaction-retention", Honoured),
     value("discovery", DISCOVERY),
-    value("discovery-fallback", NoEffect("discovery services are not asked")),
+    value("discovery-fallback", UNASKED),
     value("discovery-proxy", DISCOVERY),
     value("discovery-srv", DISCOVERY),
     value("discovery-srv-name", DISCOVERY),
     value("discovery-endpoints", DISCOVERY),
     value("discovery-token", DISCOVERY),
+    value("discovery-dial-timeout", UNASKED),
+    value("discovery-request-timeout", UNASKED),
+    value("discovery-keepalive-time", UNASKED),
+    value("discovery-keepalive-timeout", UNASKED),
+    switch("discovery-insecure-transport", UNASKED),
+    switch("discovery-insecure-skip-tls-verify", UNASKED),
+    value("discovery-cert", UNASKED),
+    value("discovery-key", UNASKED),
+    value("discovery-cacert", UNASKED),
+    value("discovery-user", UNASKED),
+    value("discovery-password", UNASKED),
     switch("enable-v2", V2),
     value("v2-deprecation", V2),
     value("proxy", Refused("this is a member, not a proxy")),
@@ -114,11 +130,13 @@ pub static TABLE: &[Flag] = &[
     value("proxy-dial-timeout", V2),
     value("proxy-write-timeout", V2),
     value("proxy-read-timeout", V2),
-    value("config-file", Refused("the file is not read; give its settings as flags or ETCD_... variables")),
+    value("config-file", Honoured),
     value("feature-gates", WATCHED),
     // Security
     value("cert-file", Honoured),
     value("key-file", Honoured),
+    value("client-cert-file", DIALS_NOTHING),
+    value("client-key-file", DIALS_NOTHING),
     switch("client-cert-auth", Honoured),
     value("client-crl-file", Honoured),
     value("client-cert-allowed-hostname", NAMES),
