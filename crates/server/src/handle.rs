@@ -402,7 +402,11 @@ impl Handle {
 
     /// Gives a learner its vote, if it has caught up.
     pub async fn promote_member(&self, id: NodeId) -> Result<(), Code> {
-        self.change_members(MemberChange::Promote { id, caught_up: false }).await
+        let outcome = self.change_members(MemberChange::Promote { id, caught_up: false }).await;
+        if self.status().is_leader {
+            self.shared.core.metrics.etcd.count_promotion(outcome.err());
+        }
+        outcome
     }
 
     async fn change_members(&self, change: MemberChange) -> Result<(), Code> {
@@ -494,12 +498,16 @@ impl Handle {
     /// The metrics of the core as text for Prometheus, without the end marker.
     pub fn metrics(&self) -> String {
         let core = &*self.shared.core;
-        let peers = self.shared.peers.upgrade().map(|peers| peers.counters());
+        let peers = self.shared.peers.upgrade().map(|peers| {
+            let connected = |(id, counts)| (id, counts, peers.connected(id));
+            peers.counters().into_iter().map(connected).collect()
+        });
         let reading = MetricsInput {
             status: self.status(),
             is_learner: self.is_learner(),
             waiting: core.waiters.count(),
             response_bytes: core.budget.reserved_bytes(),
+            me: self.shared.identity.member,
             peers: peers.unwrap_or_default(),
             has_open_peer_port: self.has_open_peer_port(),
             mesh: core.mesh.status_board.status(),

@@ -21,6 +21,7 @@ mod durable_log;
 mod error;
 mod fatal;
 mod handle;
+mod histogram;
 mod history;
 mod identity;
 mod join;
@@ -63,6 +64,7 @@ pub use config::{ClusterMember, CompactionConfig, Config, JoinConfig, MeshConfig
 pub use engine::KeyHash;
 pub use error::Error;
 pub use handle::{Handle, InboxReply};
+pub use histogram::DurationHistogram;
 pub use join_tokens::JoinToken;
 pub use lease_events::{LeaseEventFilter, LeaseEvents};
 pub use lock::{AcquireRequest, LockGrant, LockOutcome, LockWaitLimit};

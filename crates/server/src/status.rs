@@ -111,6 +111,10 @@ impl SharedStatus {
         self.set_space(machine);
     }
 
+    pub fn is_leader(&self) -> bool {
+        self.is_leader.load(Relaxed)
+    }
+
     pub fn set_space(&self, machine: &Apply) {
         self.stored_bytes.store(machine.stored_bytes(), Relaxed);
         self.held_bytes.store(machine.held_bytes(), Relaxed);

@@ -15,7 +15,7 @@ use crate::conn::{ConnContext, LIMITS, stop_requested, urgent};
 use crate::connections::SlotGuard;
 use crate::gateway::old_prefix;
 use crate::grpc::{calls, refusal};
-use crate::metrics::MethodMetrics;
+use crate::metrics::{MethodMetrics, VERSION, VersionCache};
 use crate::request_budget::HeldBytes;
 use crate::rest::ClientIdentity;
 use axum::http::{HeaderMap, StatusCode};
@@ -64,6 +64,7 @@ pub struct Connection {
     answers: Arc<ReplyInbox<InboxReply>>,
     parts: Arc<ReplyInbox<RoutedPart>>,
     timers: ConnTimers,
+    versions: VersionCache,
     slot_guard: Arc<SlotGuard>,
     /// Whether the slot is marked as having requests under way.
     busy: bool,
@@ -152,6 +153,7 @@ impl Connection {
             answers: Arc::default(),
             parts: Arc::default(),
             timers: ConnTimers::new(),
+            versions: VersionCache::default(),
             close_request: Some(Box::pin(close_requested(stopping, slot_guard.clone()))),
             slot_guard,
             taken_answers: Vec::new(),
@@ -456,6 +458,9 @@ impl Connection {
         // A complete request is not charged any more.
         if !matches!(asked, ParsedCall::Unusual) {
             self.machine.consume(stream, whole.len());
+        }
+        if !matches!(asked, ParsedCall::Unusual) {
+            self.versions.count(&fast.versions, head.get(VERSION));
         }
         let count = || calls::CountedCall::begin(method, gathering.begun);
         match asked {
