@@ -240,7 +240,9 @@ impl Command {
     pub fn is_clients_change(&self) -> bool {
         match self {
             Command::Put(_) | Command::Delete(_) | Command::Txn(_) => true,
-            Command::LeaseGrant(_) | Command::Compact(_) | Command::LockAcquire(_) | Command::Fenced(_) => true,
+            Command::LeaseGrant(_) | Command::Compact(_) | Command::LockAcquire(_) | Command::Fenced(_) => {
+                true
+            }
             Command::Idempotent(once) => once.command().is_clients_change(),
             Command::Authed(authed) => authed.command().is_clients_change(),
             _ => false,

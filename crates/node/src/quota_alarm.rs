@@ -12,7 +12,7 @@ const CLEAR_BELOW_PERCENT: u64 = 90;
 /// A proposal that had no effect for this long is made again.
 const PROPOSE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// For so long a healed alarm can be disarmed.
-const HEALED_FOR: Duration = Duration::from_secs(60);
+const HEALED_FOR: Duration = Duration::from_secs(30);
 
 pub(crate) struct QuotaAlarm {
     me: NodeId,
@@ -158,7 +158,8 @@ mod tests {
         world.put(1).unwrap();
         assert_eq!(world.tick(4_000), None);
         world.apply(Command::Quota(None)).unwrap();
-        let Some(raise @ AlarmCommand::Raise(Alarm { origin: AlarmOrigin::Leader, .. })) = world.tick(6_000) else {
+        let Some(raise @ AlarmCommand::Raise(Alarm { origin: AlarmOrigin::Leader, .. })) = world.tick(6_000)
+        else {
             panic!("the first quota again");
         };
         world.apply(Command::Alarm(raise)).unwrap();
@@ -175,9 +176,9 @@ mod tests {
         let heal = world.tick(2_000).unwrap();
         world.apply(Command::Alarm(heal)).unwrap();
         assert_eq!(world.tick(3_000), None);
-        assert_eq!(world.tick(62_000), None);
+        assert_eq!(world.tick(32_000), None);
         let healed = world.state.alarms().next().unwrap();
-        assert_eq!(world.tick(63_000), Some(AlarmCommand::Clear(healed)));
+        assert_eq!(world.tick(33_000), Some(AlarmCommand::Clear(healed)));
         let disarm = AlarmCommand::Clear(Alarm { origin: AlarmOrigin::Client, ..healed });
         world.apply(Command::Alarm(disarm)).unwrap();
         assert_eq!(world.state.alarms().count(), 0);

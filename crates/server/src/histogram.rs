@@ -42,7 +42,8 @@ impl DurationHistogram {
     /// `count` durations of the same length.
     pub fn observe_many(&self, time: Duration, count: u64) {
         let nanos = time.as_nanos() as u64;
-        let nth = usize::try_from(nanos.div_ceil(self.0.first_nanos).max(1).next_power_of_two().trailing_zeros());
+        let nth =
+            usize::try_from(nanos.div_ceil(self.0.first_nanos).max(1).next_power_of_two().trailing_zeros());
         let nth = nth.unwrap_or(usize::MAX).min(self.0.buckets - 1);
         self.0.counts[nth].fetch_add(count, Relaxed);
         self.0.sum_nanos.fetch_add(nanos.saturating_mul(count), Relaxed);

@@ -39,6 +39,7 @@ pub mod pieces;
 pub mod ports;
 mod post;
 mod queue;
+mod reconfig;
 mod registry;
 mod reply_inbox;
 mod secure;

@@ -6,8 +6,8 @@
 use crate::acceptor::ClientConn;
 use crate::audit::{self, Recording};
 use crate::conn::callers::CallerCache;
-use crate::conn::fields::{self, pairs};
 use crate::conn::fast::{self, GrpcFastPath, ParsedCall};
+use crate::conn::fields::{self, pairs};
 use crate::conn::progress::BodyProgress;
 use crate::conn::routed::{CallOrigin, RoutedCall, RoutedPart};
 use crate::conn::timers::{ConnTimers, TimerEvent};

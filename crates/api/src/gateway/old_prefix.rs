@@ -34,7 +34,9 @@ mod tests {
         for path in ["/v3/kv/range", "/v3beta", "/v3gamma/kv/range", "/x/v3beta/kv"] {
             assert_eq!(replace(path.as_bytes()), None, "{path}");
         }
-        for (old, new) in [("http://h:1/v3beta/a?b", "http://h:1/v3/a?b"), ("/v3alpha/a", "/v3/a"), ("*", "*")] {
+        for (old, new) in
+            [("http://h:1/v3beta/a?b", "http://h:1/v3/a?b"), ("/v3alpha/a", "/v3/a"), ("*", "*")]
+        {
             let mut uri: Uri = old.parse().unwrap();
             replace_in(&mut uri);
             assert_eq!(uri, new);

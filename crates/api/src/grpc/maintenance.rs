@@ -4,7 +4,7 @@
 
 use crate::ETCD_VERSION;
 use crate::audit;
-use crate::grpc::{alarm, call_context, refusal, snapshot};
+use crate::grpc::{alarm, call_context, downgrade, refusal, snapshot};
 use base::{Code, NodeId, Revision};
 use coord::AlarmCommand;
 use proto::etcdserverpb::maintenance_server::Maintenance;
@@ -106,6 +106,7 @@ impl Maintenance for MaintenanceService {
             is_learner: self.handle.is_learner(),
             storage_version: ETCD_VERSION.to_owned(),
             db_size_quota: status.quota_bytes as i64,
+            downgrade_info: Some(downgrade::info(&self.handle)),
         }))
     }
 
@@ -158,8 +159,13 @@ impl Maintenance for MaintenanceService {
         Ok(Response::new(MoveLeaderResponse { header: None }))
     }
 
-    async fn downgrade(&self, _: Request<DowngradeRequest>) -> Result<Response<DowngradeResponse>, Status> {
-        Err(Status::unimplemented("Downgrade is not served by this version"))
+    async fn downgrade(
+        &self,
+        request: Request<DowngradeRequest>,
+    ) -> Result<Response<DowngradeResponse>, Status> {
+        self.check_root(request.metadata()).await?;
+        let version = downgrade::run(&self.handle, request.get_ref()).await?;
+        Ok(Response::new(DowngradeResponse { header: self.header(), version }))
     }
 }
 

@@ -31,7 +31,8 @@ impl ClientVersions {
     }
 
     fn admitted<'a>(&self, version: &'a [u8]) -> &'a str {
-        let Some(text) = std::str::from_utf8(version).ok().filter(|text| text.len() <= VERSION_BYTES_MAX) else {
+        let Some(text) = std::str::from_utf8(version).ok().filter(|text| text.len() <= VERSION_BYTES_MAX)
+        else {
             return OTHER;
         };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -112,7 +112,8 @@ mod tests {
     #[test]
     fn operations_are_counted_as_etcd_counts_them() {
         let mut counts = OpCounts::default();
-        let put = Command::Put(Put { key: "k".into(), value: Some("vv".into()), lease: None, prev_kv: false });
+        let put =
+            Command::Put(Put { key: "k".into(), value: Some("vv".into()), lease: None, prev_kv: false });
         counts.add_command(&put, &done(Body::Put(PutReply::default())));
         counts.add_command(&put, &Err(Code::NoSpace));
         assert_eq!((counts.puts, counts.txns, counts.put_bytes), (1, 0, 3));

@@ -59,7 +59,11 @@ impl OperationCounters {
             (&counters.ranges, "etcd_mvcc_range", "Ranges that this member has read"),
             (&counters.puts, "etcd_mvcc_put", "Puts that this member has applied"),
             (&counters.deletes, "etcd_mvcc_delete", "Deletes that this member has applied"),
-            (&counters.txns, "etcd_mvcc_txn", "Transactions of several operations that this member has applied"),
+            (
+                &counters.txns,
+                "etcd_mvcc_txn",
+                "Transactions of several operations that this member has applied",
+            ),
             (&counters.leases_granted, "etcd_debugging_lease_granted", "Leases granted"),
             (&counters.leases_revoked, "etcd_debugging_lease_revoked", "Leases revoked"),
         ] {
@@ -131,7 +135,11 @@ impl EtcdMetrics {
         );
         for (gauge, name, help) in [
             (&self.put_bytes, "etcd_debugging_mvcc_total_put_size_in_bytes", "Keys and values of puts"),
-            (&self.wal_write_bytes, "etcd_disk_wal_write_bytes_total", "Bytes written to the write-ahead log"),
+            (
+                &self.wal_write_bytes,
+                "etcd_disk_wal_write_bytes_total",
+                "Bytes written to the write-ahead log",
+            ),
             (&self.promoted, "etcd_server_learner_promote_successes", "Learners that were promoted"),
         ] {
             registry.register(name, help, gauge.clone());

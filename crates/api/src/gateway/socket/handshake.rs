@@ -56,7 +56,8 @@ pub fn hear(bytes: &[u8]) -> HandshakeCheck {
 fn parse(head: &[u8]) -> Option<UpgradeRequest> {
     let mut lines = std::str::from_utf8(head).ok()?.split("\r\n");
     let target = lines.next()?.strip_prefix("GET ")?.strip_suffix(" HTTP/1.1")?;
-    let replaced = old_prefix::replace(target.as_bytes()).and_then(|path| String::from_utf8(path.into()).ok());
+    let replaced =
+        old_prefix::replace(target.as_bytes()).and_then(|path| String::from_utf8(path.into()).ok());
     let target = replaced.unwrap_or_else(|| target.to_owned());
     let mut headers = HeaderMap::new();
     for line in lines {
