@@ -318,7 +318,7 @@ impl Handle {
 
     /// Adds a member at these addresses, and returns its id.
     pub async fn add_member(&self, peer_urls: Vec<String>, learner: bool) -> Result<NodeId, Code> {
-        self.check_long_connected_for_add()?;
+        self.check_add_member(learner)?;
         let (id, work) = self.prepare_add_member(peer_urls, learner)?;
         self.as_member().wait_for(work).await.map(|_| id)
     }

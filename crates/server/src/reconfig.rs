@@ -16,6 +16,19 @@ fn is_started(member: &Member) -> bool {
 }
 
 impl Handle {
+    /// Whether a member may be added, by what this one knows.
+    pub fn check_add_member(&self, learner: bool) -> Result<(), Code> {
+        if !learner {
+            self.check_started_for_add(&self.member_table())?;
+        }
+        self.check_long_connected_for_add()
+    }
+
+    /// The same for a removal.
+    pub fn check_remove_member(&self, id: NodeId) -> Result<(), Code> {
+        self.check_started_for_removal(&self.member_table(), id)
+    }
+
     /// Whether a voter may be added: the members that have started must be a quorum with it.
     pub(crate) fn check_started_for_add(&self, table: &Members) -> Result<(), Code> {
         let voters = table.iter().filter(|member| !member.learner);
@@ -54,7 +67,7 @@ impl Handle {
     }
 
     /// Whether this member has been connected for long enough to add another.
-    pub(crate) fn check_long_connected_for_add(&self) -> Result<(), Code> {
+    fn check_long_connected_for_add(&self) -> Result<(), Code> {
         if !self.shared.strict_reconfig {
             return Ok(());
         }
