@@ -3,19 +3,21 @@
 //! reports, it neither spins nor ends.
 
 mod maybe_tls;
+mod socket;
+
+pub use socket::{AsyncListener, Listener, Socket};
 
 use crate::connections::{Connections, SlotGuard};
 use crate::metrics::Traffic;
 use bytes::Bytes;
 use maybe_tls::MaybeTls;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_rustls::rustls::ServerConfig;
 use tonic::codegen::tokio_stream::Stream;
@@ -27,25 +29,26 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 const GREETING_POLL: Duration = Duration::from_millis(5);
 /// The length of the HTTP/2 preface; a request of HTTP/1 is not shorter, and has a timeout of its own after it.
 const GREETING_BYTES: usize = 24;
+/// The first byte of a TLS handshake; no other protocol that is served begins so.
+const TLS_HANDSHAKE: u8 = 0x16;
 /// A pause after the kernel refuses to accept, as when file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 pub struct Acceptor {
-    listener: TcpListener,
+    listener: AsyncListener,
     connections: Arc<Connections>,
     traffic: Traffic,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl Acceptor {
-    pub fn open(listener: TcpListener, connections: Arc<Connections>, traffic: Traffic) -> Acceptor {
+    pub fn open(listener: AsyncListener, connections: Arc<Connections>, traffic: Traffic) -> Acceptor {
         Acceptor { listener, connections, traffic, pause: None }
     }
 
     /// A connection that is not admitted is closed by dropping it.
-    fn admit(&self, stream: TcpStream, address: SocketAddr) -> Option<ClientConn> {
-        let slot_guard = self.connections.admit(address.ip())?;
-        stream.set_nodelay(true).ok()?;
+    fn admit(&self, stream: Socket, address: IpAddr) -> Option<ClientConn> {
+        let slot_guard = self.connections.admit(address)?;
         let deadline = Box::pin(sleep_until(Instant::now() + GREETING_TIMEOUT));
         let greeting_timer = Some(GreetingTimer { received: 0, deadline });
         let stream = MaybeTls::Plain(stream);
@@ -120,7 +123,9 @@ impl ClientConn {
         let deadline = Instant::now() + GREETING_TIMEOUT;
         let mut received = [0; 8];
         loop {
-            let peeked = tokio::time::timeout_at(deadline, self.stream.socket().peek(&mut received)).await;
+            // Only TCP can be peeked at, and peers use nothing else.
+            let Some(socket) = self.stream.socket().tcp() else { return Ok(false) };
+            let peeked = tokio::time::timeout_at(deadline, socket.peek(&mut received)).await;
             let len = peeked.map_err(|_| io::ErrorKind::TimedOut)??;
             let possible =
                 greetings.iter().any(|greeting_timer| greeting_timer.starts_with(&received[..len]));
@@ -136,9 +141,22 @@ impl ClientConn {
         }
     }
 
+    /// Whether the client begins a TLS handshake; what it has sent stays readable.
+    pub async fn begins_tls(&self) -> io::Result<bool> {
+        let Some(socket) = self.stream.socket().tcp() else { return Ok(false) };
+        let mut first = [0];
+        let peeked = tokio::time::timeout(GREETING_TIMEOUT, socket.peek(&mut first)).await;
+        match peeked.map_err(|_| io::ErrorKind::TimedOut)?? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(first[0] == TLS_HANDSHAKE),
+        }
+    }
+
     /// For a reader with a thread of its own.
     pub fn into_blocking(self) -> io::Result<std::net::TcpStream> {
-        let MaybeTls::Plain(stream) = self.stream else { return Err(io::ErrorKind::Unsupported.into()) };
+        let MaybeTls::Plain(Socket::Tcp(stream)) = self.stream else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
         let stream = stream.into_std()?;
         stream.set_nonblocking(false)?;
         Ok(stream)
@@ -222,7 +240,7 @@ impl Connected for ClientConn {
     type ConnectInfo = Option<SocketAddr>;
 
     fn connect_info(&self) -> Option<SocketAddr> {
-        self.stream.socket().peer_addr().ok()
+        self.stream.socket().tcp()?.peer_addr().ok()
     }
 }
 

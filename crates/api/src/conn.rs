@@ -6,6 +6,7 @@
 mod callers;
 mod connection;
 mod fast;
+mod fields;
 mod http1;
 mod progress;
 mod protocol;
@@ -34,7 +35,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tonic::codegen::tokio_stream::StreamExt;
 use tonic::transport::server::Connected;
-use tracing::debug;
+use tracing::{debug, warn};
 
 /// Of every HTTP/2 connection.
 const LIMITS: Limits = Limits {
@@ -62,6 +63,8 @@ pub struct ConnContext {
     pub users: Option<Handle>,
     /// With it, every connection must use TLS.
     pub tls: Option<Tls>,
+    /// Or may: TLS is told from HTTP by its first byte.
+    pub plain_too: bool,
     /// The budget for incomplete requests.
     pub request_budget: Arc<RequestBudget>,
     /// The paths of calls that take a stream of messages: these are incomplete until they end.
@@ -130,7 +133,7 @@ async fn receive(conn: ClientConn, shared: Arc<ConnContext>, stopping: watch::Re
 
 /// The TLS handshake, and which protocol is spoken inside it.
 async fn greet(conn: ClientConn, shared: &ConnContext) -> io::Result<(ClientConn, Protocol)> {
-    let mut conn = accept_tls(conn, shared.tls.as_ref()).await?;
+    let mut conn = accept_tls(conn, shared.tls.as_ref(), shared.plain_too).await?;
     let protocol = protocol::sniff(&mut conn, shared.peers.is_some()).await?;
     Ok((conn, protocol))
 }
@@ -187,9 +190,17 @@ impl ConnContext {
     }
 }
 
-async fn accept_tls(conn: ClientConn, tls: Option<&Tls>) -> io::Result<ClientConn> {
+async fn accept_tls(conn: ClientConn, tls: Option<&Tls>, plain_too: bool) -> io::Result<ClientConn> {
     match tls {
         None => Ok(conn),
-        Some(tls) => conn.with_tls(tls.server.config()).await,
+        Some(_) if plain_too && !conn.begins_tls().await? => Ok(conn),
+        Some(tls) => {
+            let address = conn.connect_info();
+            conn.with_tls(tls.server.config()).await.inspect_err(|error| {
+                if error.kind() == io::ErrorKind::InvalidData {
+                    warn!(%error, ?address, "rejected a client's connection: the TLS handshake failed");
+                }
+            })
+        }
     }
 }

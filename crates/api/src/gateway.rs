@@ -3,6 +3,7 @@
 //! the answer goes back as JSON; in between is the same function that serves gRPC, in the same process.
 
 mod answer;
+pub mod old_prefix;
 mod range;
 pub mod socket;
 mod streams;

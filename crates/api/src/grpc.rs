@@ -8,6 +8,7 @@ pub mod call_context;
 pub mod calls;
 pub mod cluster;
 pub mod data_auth;
+mod downgrade;
 pub mod election;
 pub mod etcd_lock;
 pub mod fence;

@@ -1,6 +1,7 @@
 //! The plain HTTP side of the client port: probes for people and machines, nothing that changes state.
 //! A wrong method is answered with 405 and an `Allow` header, by axum.
 
+mod debug;
 mod health;
 mod metrics;
 mod probes;
@@ -43,6 +44,7 @@ pub fn router(views: HttpState) -> Router {
         .route("/readyz", get(probes::readyz))
         .route("/readyz/{check}", get(probes::readyz_one))
         .route("/version", get(version::version))
+        .route("/debug/vars", get(debug::vars))
         .route("/metrics", get(metrics::metrics))
         .with_state(views)
 }

@@ -21,6 +21,7 @@ mod rest;
 mod serve;
 mod workers;
 
+pub use acceptor::Listener;
 pub use browsers::BrowserSettings;
 pub use connections::{BEYOND_LIMIT_MAX, ConnectionLimits};
 pub use limits::ClientLimits;

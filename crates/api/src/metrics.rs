@@ -2,6 +2,8 @@
 //! The names are etcd's, so that its dashboards and alerts work. Every method of the API has its counters from
 //! the start; counting is a map lookup and an addition.
 
+mod client_versions;
+
 use crate::ETCD_VERSION;
 use crate::limits::ClientLimits;
 use prometheus_client::encoding::text;
@@ -10,10 +12,10 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prost_reflect::{DescriptorPool, MethodDescriptor};
-use server::{MetricDescription, Registry};
+use server::{DurationHistogram, MetricDescription, Registry};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tonic::Code;
 
 type Labels = Vec<(&'static str, String)>;
@@ -25,6 +27,7 @@ pub struct ApiMetrics {
     pub traffic: Traffic,
     /// Calls that went from their connection straight to the core.
     pub fast_calls: Counter,
+    pub versions: Arc<ClientVersions>,
     /// etcd's counters without the ending that ours would get.
     pub health_success: Gauge,
     pub health_failures: Gauge,
@@ -32,6 +35,8 @@ pub struct ApiMetrics {
     checks: Family<Labels, Counter>,
     certificates: Family<Labels, Gauge>,
 }
+
+pub use client_versions::{ClientVersions, VERSION, VersionCache};
 
 /// Bytes of all client connections, HTTP and what frames it included.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +56,8 @@ pub struct MethodMetrics {
     sent: Counter,
     /// Only where it is configured.
     seconds: Option<Histogram>,
+    /// Refused and carried out; of calls that etcd takes the time of.
+    request: Option<[DurationHistogram; 2]>,
     handled: Family<Labels, Counter>,
     by_code: [OnceLock<Counter>; CODE_NAMES.len()],
 }
@@ -93,6 +100,7 @@ impl ApiMetrics {
             methods: methods.map(|method| MethodMetrics::new(&method, &calls)).collect(),
             traffic: Traffic::default(),
             fast_calls: Counter::default(),
+            versions: Arc::default(),
             health_success: Gauge::default(),
             health_failures: Gauge::default(),
             check: Family::default(),
@@ -125,6 +133,11 @@ impl ApiMetrics {
             "althing_certificate_expiry_seconds",
             "When the certificate that a port shows ends, in seconds since 1970",
             metrics.certificates.clone(),
+        );
+        registry.register(
+            "etcd_server_client_requests",
+            "Calls by the version that their client names",
+            metrics.versions.requests.clone(),
         );
         registry.register("etcd_cluster_version", "The release whose API is spoken, as a label", cluster());
         ApiMetrics { registry, ..metrics }
@@ -177,6 +190,24 @@ struct CallMetrics {
     received: Family<Labels, Counter>,
     sent: Family<Labels, Counter>,
     seconds: Option<DurationFamily>,
+    requests: Option<RequestFamily>,
+}
+
+type RequestFamily = Family<Labels, DurationHistogram, fn() -> DurationHistogram>;
+
+/// etcd's name for the kind of request that a call makes, for those that go through the log or read keys.
+fn request_type(path: &str) -> Option<&'static str> {
+    Some(match path {
+        "/etcdserverpb.KV/Range" => "Range",
+        "/etcdserverpb.KV/Put" => "Put",
+        "/etcdserverpb.KV/DeleteRange" => "DeleteRange",
+        "/etcdserverpb.KV/Txn" => "Txn",
+        "/etcdserverpb.KV/Compact" => "Compaction",
+        "/etcdserverpb.Lease/LeaseGrant" => "LeaseGrant",
+        "/etcdserverpb.Lease/LeaseRevoke" => "LeaseRevoke",
+        "/etcdserverpb.Maintenance/Alarm" => "Alarm",
+        _ => return None,
+    })
 }
 
 /// Prometheus' own choice, which etcd takes as it is.
@@ -199,7 +230,24 @@ impl CallMetrics {
             registry.register("grpc_server_handling_seconds", "How long calls take", seconds.clone());
             calls.seconds = Some(seconds);
         }
+        // As in etcd: from one millisecond, doubling, up to eight seconds.
+        let requests: RequestFamily =
+            Family::new_with_constructor(|| DurationHistogram::new(Duration::from_millis(1), 14));
+        registry.register(
+            "etcd_server_request_duration_seconds",
+            "How long requests take, by their kind",
+            requests.clone(),
+        );
+        calls.requests = Some(requests);
         calls
+    }
+
+    fn request_histograms(&self, kind: &'static str) -> [DurationHistogram; 2] {
+        ["false", "true"].map(|success| {
+            let labels = vec![("type", kind.to_owned()), ("success", success.to_owned())];
+            let requests = self.requests.as_ref();
+            requests.expect("registered before the methods").get_or_create(&labels).clone()
+        })
     }
 }
 
@@ -228,6 +276,7 @@ impl MethodMetrics {
             received: of(&calls.received),
             sent: of(&calls.sent),
             seconds: calls.seconds.as_ref().map(|seconds| seconds.get_or_create(&labels).clone()),
+            request: request_type(&path).map(|kind| calls.request_histograms(kind)),
             handled: calls.handled.clone(),
             by_code: Default::default(),
             labels,
@@ -251,6 +300,11 @@ impl MethodMetrics {
         }
     }
 
+    /// As etcd tells calls apart.
+    pub fn version_kind(&self) -> &'static str {
+        if self.has_request_stream || self.has_response_stream { "stream" } else { "unary" }
+    }
+
     pub fn count_received(&self, messages: u64) {
         self.received.inc_by(messages);
     }
@@ -272,6 +326,9 @@ impl MethodMetrics {
         }
         if let Some(seconds) = &self.seconds {
             seconds.observe(begun.elapsed().as_secs_f64());
+        }
+        if let Some(request) = &self.request {
+            request[usize::from(code == Code::Ok)].observe(begun.elapsed());
         }
     }
 }

@@ -19,6 +19,18 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// Encodes percent signs and what is not printable ASCII, as gRPC does in `grpc-message`.
+pub fn encode(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for byte in bytes {
+        match byte {
+            b'%' | ..=0x1f | 0x7f.. => text.push_str(&format!("%{byte:02X}")),
+            printable => text.push(char::from(*printable)),
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 //! A listener goes in; the services are put together here, and `conn` serves them. After `shutdown` no
 //! connection is accepted and requests under way are finished.
 
-use crate::acceptor::Acceptor;
+use crate::acceptor::{Acceptor, Listener};
 use crate::audit;
 use crate::browsers::{BrowserGuard, BrowserSettings};
 use crate::conn::{self, ConnContext, GrpcFastPath};
@@ -63,8 +63,10 @@ pub struct ServeSettings {
 
 /// Listening sockets, and whether they use TLS.
 pub struct Port {
-    pub listener: std::net::TcpListener,
+    pub listener: Listener,
     pub tls: Option<Tls>,
+    /// Clients without TLS are served beside those with it.
+    pub plain_too: bool,
     /// Shared with the other ports of the process.
     pub limits: ClientLimits,
     /// Which names and pages it believes.
@@ -73,14 +75,20 @@ pub struct Port {
 
 impl From<std::net::TcpListener> for Port {
     fn from(listener: std::net::TcpListener) -> Port {
-        Port { listener, tls: None, limits: ClientLimits::default(), browsers: BrowserSettings::default() }
+        Port {
+            listener: listener.into(),
+            tls: None,
+            plain_too: false,
+            limits: ClientLimits::default(),
+            browsers: BrowserSettings::default(),
+        }
     }
 }
 
 impl Port {
     pub(crate) fn browser_guard(&self) -> Arc<BrowserGuard> {
         let address = self.listener.local_addr();
-        let beyond_loopback = address.is_ok_and(|address| !address.ip().is_loopback());
+        let beyond_loopback = address.is_some_and(|address| !address.ip().is_loopback());
         let tls = self.tls.as_ref().map(|tls| tls.server.clone());
         Arc::new(BrowserGuard::new(self.browsers.clone(), beyond_loopback, tls))
     }
@@ -149,6 +157,7 @@ pub async fn serve(
         peers,
         users: None,
         tls,
+        plain_too: port.plain_too,
         request_budget,
         streams,
         browsers,
@@ -172,6 +181,7 @@ pub async fn serve_probes(
         users: None,
         browsers: port.browser_guard(),
         tls: port.tls,
+        plain_too: port.plain_too,
         request_budget: port.limits.request_budget.clone(),
         streams: BTreeSet::new(),
     };
@@ -201,6 +211,7 @@ pub fn rest_context(
         peers: None,
         users,
         tls,
+        plain_too: false,
         request_budget,
         streams: BTreeSet::new(),
         browsers,
@@ -220,14 +231,8 @@ fn streams_of(pool: &DescriptorPool) -> BTreeSet<String> {
     grpc.chain(socket::STREAMS.map(str::to_owned)).collect()
 }
 
-fn open(
-    listener: std::net::TcpListener,
-    limits: &ClientLimits,
-    metrics: &ApiMetrics,
-) -> Result<Acceptor, Error> {
-    listener.set_nonblocking(true)?;
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    Ok(Acceptor::open(listener, limits.connections.clone(), metrics.traffic.clone()))
+fn open(listener: Listener, limits: &ClientLimits, metrics: &ApiMetrics) -> Result<Acceptor, Error> {
+    Ok(Acceptor::open(listener.into_async()?, limits.connections.clone(), metrics.traffic.clone()))
 }
 
 /// What the routes are made of.
@@ -314,6 +319,7 @@ fn router(parts: Parts) -> Router {
         .route_service(&path_of::<LockServiceServer<LockApi>>(), locks)
         .route_service(&path_of::<StoreServiceServer<StoreApi>>(), store)
         .route_service(&path_of::<HealthServer<HealthService>>(), health)
+        .merge(reflection())
         .layer(axum::middleware::map_response(async |response| oversize::reword(pieces::unpack(response))))
         .layer(axum::middleware::from_fn_with_state(
             calls::Counting { metrics: metrics.clone(), audit: handle.audit().cloned() },
@@ -327,6 +333,22 @@ fn router(parts: Parts) -> Router {
     };
     let views = http::HttpState { handle, metrics, tls };
     http::router(views).merge(gateway).merge(grpc).fallback(unserved::refuse)
+}
+
+/// Tells tools what the services look like, in both versions of the protocol.
+fn reflection() -> Router {
+    use tonic_reflection::server::Builder;
+    let builder = || Builder::configure().register_encoded_file_descriptor_set(proto::DESCRIPTORS);
+    let described = "the API is described at build time";
+    Router::new()
+        .route_service(
+            "/grpc.reflection.v1.ServerReflection/{method}",
+            builder().build_v1().expect(described),
+        )
+        .route_service(
+            "/grpc.reflection.v1alpha.ServerReflection/{method}",
+            builder().build_v1alpha().expect(described),
+        )
 }
 
 /// Every method of a service.

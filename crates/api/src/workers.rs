@@ -2,7 +2,7 @@
 //! mesh for them, so that a request and its answer usually need no other thread. Their number follows from the
 //! cores; they share their metrics. See docs/adr/0034.
 
-use crate::acceptor::Acceptor;
+use crate::acceptor::{Acceptor, AsyncListener};
 use crate::browsers::BrowserGuard;
 use crate::conn;
 use crate::limits::ClientLimits;
@@ -36,6 +36,7 @@ where
     let lanes = (cores / CORES_PER_WORKER).clamp(1, LANES_MAX);
     let browsers = port.browser_guard();
     let Port { listener, tls, limits, .. } = port;
+    let listener = listener.into_tcp()?;
     listener.set_nonblocking(true)?;
     let ears = (0..lanes).map(|_| listener.try_clone()).collect::<Result<Vec<_>, _>>()?;
     let metrics = Arc::new(ApiMetrics::new(&described(), false, &limits));
@@ -75,7 +76,7 @@ fn serve_lane(
     builder.event_interval(TASKS_PER_POLL).on_thread_park(move || resting.rest()).enable_all();
     let runtime = builder.build()?;
     let outcome = runtime.block_on(async {
-        let listener = tokio::net::TcpListener::from_std(port.listener)?;
+        let listener = AsyncListener::Tcp(tokio::net::TcpListener::from_std(port.listener)?);
         let acceptor = Acceptor::open(listener, port.limits.connections, metrics.traffic.clone());
         let shared = (port.limits.request_budget, port.browsers);
         let shared = rest_context(handle, lane, settings, metrics, port.tls, shared);

@@ -114,6 +114,10 @@ codes! {
     Compacted = 9, OutOfRange, "etcdserver: mvcc: required revision has been compacted";
     FutureRevision = 10, OutOfRange, "etcdserver: mvcc: required revision is a future revision";
     NoSpace = 11, ResourceExhausted, "etcdserver: mvcc: database space exceeded";
+    Corrupt = 23, DataLoss, "etcdserver: corrupt cluster";
+    DowngradeVersionFormat = 24, InvalidArgument, "etcdserver: wrong downgrade target version format";
+    DowngradeVersion = 25, InvalidArgument, "etcdserver: invalid downgrade target version";
+    DowngradeInProgress = 26, FailedPrecondition, "etcdserver: cluster has a downgrade job in progress";
     TooManyRequests = 12, ResourceExhausted, "etcdserver: too many requests";
     LeaseNotFound = 13, NotFound, "etcdserver: requested lease not found";
     NoLeader = 14, Unavailable, "etcdserver: no leader";

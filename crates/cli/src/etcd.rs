@@ -2,6 +2,7 @@
 //! The command line and the `ETCD_…` variables go in; a member runs on etcd's defaults, or everything that
 //! cannot be honoured is refused at once. What is accepted without effect is named in one warning.
 
+mod file;
 mod flags;
 mod help;
 pub mod line;
@@ -10,11 +11,13 @@ mod urls;
 
 use crate::config::check::{CheckedConfig, Problems};
 use crate::serve;
-use line::ParsedLine;
+use line::{GivenFlag, ParsedLine};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+/// The flag that names a file instead of all other flags.
+const CONFIG_FILE: &str = "config-file";
 /// The address of the data API, which etcd does not have.
 const HTTP_ADDR: &str = "ALTHING_HTTP_ADDR";
 
@@ -32,8 +35,13 @@ pub fn run(args: Vec<String>) -> ExitCode {
         Ok(ParsedLine::Flags(given)) => given,
         Err(problem) => return refuse(&Problems(vec![problem])),
     };
+    let (given, warning) = match from_file(given) {
+        Ok(given) => given,
+        Err(problems) => return refuse(&Problems(problems)),
+    };
     match translate::translate(&given) {
         Ok(mut checked) => {
+            checked.warnings.extend(warning);
             if let Some(text) = variable(HTTP_ADDR).filter(|text| !text.is_empty()) {
                 let Ok(address) = text.parse() else { return refuse(&bad_http_addr(&text)) };
                 checked.http_addr = Some(address);
@@ -42,6 +50,18 @@ pub fn run(args: Vec<String>) -> ExitCode {
         }
         Err(problems) => refuse(&problems),
     }
+}
+
+/// With `--config-file` the file's settings alone count, as in etcd; what else was given is named in a warning.
+fn from_file(given: Vec<GivenFlag>) -> Result<(Vec<GivenFlag>, Option<String>), Vec<String>> {
+    let Some(path) = given.iter().find(|flag| flag.name == CONFIG_FILE && !flag.value.is_empty()) else {
+        return Ok((given, None));
+    };
+    let others: Vec<&str> =
+        given.iter().filter(|flag| flag.name != CONFIG_FILE).map(|flag| flag.origin.as_str()).collect();
+    let warning = (!others.is_empty())
+        .then(|| format!("{} is read alone; without effect beside it: {}", path.origin, others.join(", ")));
+    Ok((file::read(&path.value)?, warning))
 }
 
 fn bad_http_addr(text: &str) -> Problems {

@@ -2,16 +2,19 @@
 //! On a signal no new work is accepted, requests under way get their answers, and then the core is drained; a
 //! second signal ends the process where it stands.
 
-use crate::config::check::{CheckedConfig, ListenAddr, OutputStyle};
+use crate::config::check::{CheckedConfig, ListenAddr, ListenSocket, OutputStyle};
 use crate::config::tls::ClientTls;
 use crate::exposure;
 use crate::files;
 use crate::log::Log;
 use crate::signals::Signals;
-use api::{ClientLimits, Port};
+use api::{ClientLimits, Listener, Port};
 use server::{Config, Handle, Server};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +33,10 @@ enum Error {
          chooses another one, or none"
     )]
     ListenRest { address: SocketAddr, reason: std::io::Error },
+    #[error("cannot listen for clients on the Unix socket {}: {reason}", path.display())]
+    ListenSocket { path: PathBuf, reason: std::io::Error },
+    #[error("cannot listen for peers on {address}: {reason}; is another process using the port?")]
+    ListenPeers { address: SocketAddr, reason: std::io::Error },
     #[error("the certificates for clients cannot be used: {0}")]
     Tls(#[from] tls::Error),
     #[error("cannot handle signals: {0}")]
@@ -99,16 +106,34 @@ async fn run_until_signal(checked: CheckedConfig) -> Result<(), Error> {
         },
     };
 
+    let peer_ports = bind_peers(&checked.more_peer_addrs)?;
     let server = Server::start(config.clone())?;
-    match checked.output_style {
-        OutputStyle::Althing => announce(&config, &ports),
-        OutputStyle::Etcd => info!(address = %config.client_addr, "ready to serve client requests"),
-    }
     let (stop_clients, stopped) = watch::channel(());
     let handle = server.handle();
+    peer_ports.into_iter().for_each(|port| drop(tokio::spawn(hear_peers(port, handle.clone()))));
     tokio::spawn(exposure::warn(handle.clone(), ports.exposed()));
-    let mut clients = ports.serve(&handle, settings, rest, stopped);
     let mut removed = false;
+    if checked.output_style == OutputStyle::Althing {
+        announce(&config, &ports);
+    }
+    let mut ports = ports;
+    let mut clients = ports.serve_metrics(&handle, &stopped);
+    if checked.output_style == OutputStyle::Etcd {
+        // As etcd: clients are served once this member has joined its cluster and knows a leader.
+        let joined = tokio::select! {
+            () = joined(&handle) => true,
+            name = signals.next() => { info!(signal = name, "stopping: has not joined its cluster"); false }
+            () = handle.removed() => { removed = true; false }
+        };
+        if !joined {
+            signals.exit_on_next();
+            let _ = stop_clients.send(());
+            server.drain();
+            return if removed { Err(Error::Removed) } else { Ok(()) };
+        }
+        info!(address = %config.client_addr, "ready to serve client requests");
+    }
+    ports.serve(&mut clients, &handle, settings, rest, stopped);
 
     tokio::select! {
         name = signals.next() => info!(signal = name, "stopping: finishing requests under way"),
@@ -126,6 +151,47 @@ async fn run_until_signal(checked: CheckedConfig) -> Result<(), Error> {
     info!("stopped");
     if removed { Err(Error::Removed) } else { Ok(()) }
 }
+
+/// How often a member that starts looks for its leader.
+const LEADER_POLL: Duration = Duration::from_millis(5);
+
+/// Resolves when this member knows a leader.
+async fn joined(handle: &Handle) {
+    while handle.status().leader.is_none() {
+        tokio::time::sleep(LEADER_POLL).await;
+    }
+}
+
+fn bind_peers(addresses: &[SocketAddr]) -> Result<Vec<tokio::net::TcpListener>, Error> {
+    let bind = |address: &SocketAddr| {
+        let listener = TcpListener::bind(address).and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            tokio::net::TcpListener::from_std(listener)
+        });
+        listener.map_err(|reason| Error::ListenPeers { address: *address, reason })
+    };
+    addresses.iter().map(bind).collect()
+}
+
+/// A further address at which peers are heard.
+async fn hear_peers(port: tokio::net::TcpListener, handle: Handle) {
+    loop {
+        let Ok((stream, _)) = port.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let blocking = stream.into_std().and_then(|stream| {
+            stream.set_nonblocking(false)?;
+            Ok(stream)
+        });
+        if let Ok(stream) = blocking {
+            handle.adopt_peer(stream);
+        }
+    }
+}
+
+/// A pause after the kernel refuses to accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 async fn finish(mut clients: JoinSet<Result<(), Error>>) -> Result<(), Error> {
     while let Some(ended) = clients.join_next().await {
@@ -145,23 +211,44 @@ impl Ports {
     fn bind(checked: &CheckedConfig) -> Result<Ports, Error> {
         let tls = checked.tls.as_ref().map(open_tls).transpose()?;
         let limits = client_limits(checked);
-        let with = |listener: TcpListener, sealed: bool| Port {
+        let with = |listener: Listener, sealed: bool| Port {
             listener,
             tls: tls.clone().filter(|_| sealed),
+            plain_too: false,
             limits: limits.clone(),
             browsers: checked.browsers.clone(),
         };
         let bind = |listen: &ListenAddr| match TcpListener::bind(listen.address) {
-            Ok(listener) => Ok(with(listener, listen.sealed)),
+            Ok(listener) => Ok(with(listener.into(), listen.sealed)),
             Err(reason) => Err(Error::ListenAddr { address: listen.address, reason }),
         };
+        let bind_unix = |socket: &ListenSocket| match listen_unix(&socket.path) {
+            Ok(listener) => Ok(with(Listener::Unix(listener), socket.sealed)),
+            Err(reason) => Err(Error::ListenSocket { path: socket.path.clone(), reason }),
+        };
+        let sockets = checked.client_sockets.iter().map(bind_unix).collect::<Result<Vec<_>, _>>()?;
+        // An address that is given with TLS and without serves both.
+        let is_given = |address: SocketAddr, sealed: bool| {
+            checked.client_addrs.contains(&ListenAddr { address, sealed })
+        };
+        let bind_client = |(nth, listen): (usize, &ListenAddr)| {
+            let other = ListenAddr { sealed: !listen.sealed, ..*listen };
+            if checked.client_addrs[..nth].iter().any(|earlier| *earlier == other || earlier == listen) {
+                return None;
+            }
+            let both = is_given(listen.address, true) && is_given(listen.address, false);
+            let sealed = listen.sealed || both;
+            Some(bind(&ListenAddr { sealed, ..*listen }).map(|port| Port { plain_too: both, ..port }))
+        };
+        let clients = checked.client_addrs.iter().enumerate().filter_map(bind_client);
+        let clients = clients.collect::<Result<Vec<_>, _>>()?;
         let rest_sealed = checked.client_addrs.first().is_some_and(|listen| listen.sealed);
         Ok(Ports {
-            clients: checked.client_addrs.iter().map(bind).collect::<Result<_, _>>()?,
+            clients: clients.into_iter().chain(sockets).collect(),
             rest: checked
                 .http_addr
                 .map(|address| match TcpListener::bind(address) {
-                    Ok(listener) => Ok(with(listener, rest_sealed)),
+                    Ok(listener) => Ok(with(listener.into(), rest_sealed)),
                     Err(reason) => Err(Error::ListenRest { address, reason }),
                 })
                 .transpose()?,
@@ -172,28 +259,43 @@ impl Ports {
     /// Those that other machines reach, and whether what is said there is encrypted.
     fn exposed(&self) -> Vec<exposure::Exposed> {
         let all = self.clients.iter().chain(&self.rest);
-        let address = |port: &Port| Some((port.listener.local_addr().ok()?, port.tls.is_some()));
+        let address =
+            |port: &Port| Some((port.listener.local_addr()?, port.tls.is_some() && !port.plain_too));
         let beyond = all.filter_map(address).filter(|(address, _)| !address.ip().is_loopback());
         beyond.map(|(address, sealed)| exposure::Exposed { address, sealed }).collect()
     }
 
     /// The address of the first listener, whose port the kernel may have chosen.
     fn client_addr(&self, asked: SocketAddr) -> SocketAddr {
-        self.clients.first().and_then(|port| port.listener.local_addr().ok()).unwrap_or(asked)
+        self.clients.first().and_then(|port| port.listener.local_addr()).unwrap_or(asked)
     }
 
     fn rest_addr(&self) -> Option<SocketAddr> {
-        self.rest.as_ref().and_then(|port| port.listener.local_addr().ok())
+        self.rest.as_ref().and_then(|port| port.listener.local_addr())
+    }
+
+    /// Probes and metrics are served from the start.
+    fn serve_metrics(
+        &mut self,
+        handle: &Handle,
+        stopped: &watch::Receiver<()>,
+    ) -> JoinSet<Result<(), Error>> {
+        let mut tasks = JoinSet::new();
+        for port in self.metrics.drain(..) {
+            let (handle, stopped) = (handle.clone(), stop_requested(stopped.clone()));
+            tasks.spawn(async move { Ok(api::serve_probes(handle, port, stopped).await?) });
+        }
+        tasks
     }
 
     fn serve(
         self,
+        tasks: &mut JoinSet<Result<(), Error>>,
         handle: &Handle,
         settings: api::ServeSettings,
         rest: api::RestSettings,
         stopped: watch::Receiver<()>,
-    ) -> JoinSet<Result<(), Error>> {
-        let mut tasks = JoinSet::new();
+    ) {
         for port in self.clients {
             let (handle, stopped) = (handle.clone(), stop_requested(stopped.clone()));
             tasks.spawn(async move { Ok(api::serve(handle, port, settings, stopped).await?) });
@@ -203,12 +305,15 @@ impl Ports {
             let shutdown = move || stop_requested(stopped.clone());
             tasks.spawn_blocking(move || Ok(api::serve_rest(handle, port, rest, shutdown)?));
         }
-        for port in self.metrics {
-            let (handle, stopped) = (handle.clone(), stop_requested(stopped.clone()));
-            tasks.spawn(async move { Ok(api::serve_probes(handle, port, stopped).await?) });
-        }
-        tasks
     }
+}
+
+/// A socket that an earlier process left is replaced, as in etcd; any other file stays.
+fn listen_unix(path: &Path) -> std::io::Result<UnixListener> {
+    if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        std::fs::remove_file(path)?;
+    }
+    UnixListener::bind(path)
 }
 
 /// The limits for clients, below the limit on open files.

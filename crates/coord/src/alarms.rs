@@ -1,6 +1,7 @@
 //! Alarms: problems that all members know, because they went through the log. A command raises, clears or lists them;
 //! while there is no space, commands that would make the store grow are refused by every member alike, and those that
-//! make it smaller pass. Rows in docs/formats/rows.md.
+//! make it smaller pass. While a client says that the cluster is corrupt, no client's change passes. Rows in
+//! docs/formats/rows.md.
 
 use crate::command::Command;
 use crate::draft::{Draft, Effect};
@@ -10,7 +11,7 @@ use crate::rows::{CorruptRow, Emit, FORMAT, formatted};
 use base::codec::{Reader, put_varint};
 use base::{Code, NodeId, ReadView, Table};
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 pub(crate) const ALARMS_KEY: &[u8] = b"alarms";
 
@@ -28,16 +29,37 @@ pub struct Alarm {
     pub kind: AlarmKind,
     /// The member whose store it is about.
     pub member: NodeId,
-    /// Raised by the leader, which clears it when its cause is gone; an operator clears the alarms that an operator
-    /// raised.
-    pub automatic: bool,
+    pub origin: AlarmOrigin,
+}
+
+/// Why an alarm is there, and so what clears it. One alarm may have several origins at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum AlarmOrigin {
+    /// A client raised it, and only a client clears it.
+    Client = 0,
+    /// The leader raised it, and clears it when its cause is gone.
+    Leader = 1,
+    /// The member raised it because its disk is nearly full, and clears it.
+    Disk = 2,
+    /// The leader found that the cause is gone. It refuses nothing any more, and is listed for a while, because
+    /// operators and their scripts disarm an alarm after they have made space.
+    Healed = 3,
+}
+
+impl AlarmOrigin {
+    fn decode(byte: u8) -> Option<AlarmOrigin> {
+        [AlarmOrigin::Client, AlarmOrigin::Leader, AlarmOrigin::Disk, AlarmOrigin::Healed]
+            .into_iter()
+            .find(|origin| *origin as u8 == byte)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlarmCommand {
     List,
     Raise(Alarm),
-    /// Also clears an alarm that was raised in another way.
+    /// By a client: whatever its origin. By a member: what has the same origin.
     Clear(Alarm),
 }
 
@@ -46,9 +68,19 @@ const RAISE: u8 = 1;
 const CLEAR: u8 = 2;
 
 impl Alarm {
+    /// Whether it refuses what makes the store grow.
+    pub fn refuses_growth(&self) -> bool {
+        self.kind == AlarmKind::NoSpace && self.origin != AlarmOrigin::Healed
+    }
+
+    /// Whether it refuses every change. A member that diverged by itself is fenced alone.
+    pub fn refuses_changes(&self) -> bool {
+        self.kind == AlarmKind::Corrupt && self.origin == AlarmOrigin::Client
+    }
+
     fn encode(self, out: &mut Vec<u8>) {
         out.push(self.kind as u8);
-        out.push(u8::from(self.automatic));
+        out.push(self.origin as u8);
         out.extend_from_slice(&self.member.0.to_le_bytes());
     }
 
@@ -58,7 +90,7 @@ impl Alarm {
             2 => AlarmKind::Corrupt,
             _ => return None,
         };
-        Some(Alarm { kind, automatic: reader.bool()?, member: NodeId(reader.u64()?) })
+        Some(Alarm { kind, origin: AlarmOrigin::decode(reader.u8()?)?, member: NodeId(reader.u64()?) })
     }
 }
 
@@ -89,49 +121,62 @@ impl AlarmCommand {
 
 /// Returns the alarms that were asked for, raised, or cleared.
 pub(crate) fn run(draft: &mut Draft<'_>, command: AlarmCommand) -> Body {
-    let told = match command {
+    let mut told = match command {
         AlarmCommand::List => draft.alarms().iter().collect(),
         AlarmCommand::Raise(alarm) => {
+            let ended = match alarm.origin {
+                AlarmOrigin::Leader => Some(AlarmOrigin::Healed),
+                AlarmOrigin::Healed => Some(AlarmOrigin::Leader),
+                AlarmOrigin::Client | AlarmOrigin::Disk => None,
+            };
+            let ended = ended.map(|origin| Alarm { origin, ..alarm });
+            if let Some(ended) = ended.filter(|ended| draft.alarms().raised.contains(&Alarms::key(*ended))) {
+                draft.add_effect(Effect::Alarm { alarm: ended, raised: false });
+            }
             draft.add_effect(Effect::Alarm { alarm, raised: true });
             vec![alarm]
         }
         AlarmCommand::Clear(alarm) => {
-            let found: Vec<Alarm> = draft.alarms().find(alarm.kind, alarm.member).into_iter().collect();
-            if let Some(alarm) = found.first() {
+            let is_meant = |raised: &Alarm| {
+                (raised.kind, raised.member) == (alarm.kind, alarm.member)
+                    && (alarm.origin == AlarmOrigin::Client || raised.origin == alarm.origin)
+            };
+            let found: Vec<Alarm> = draft.alarms().iter().filter(is_meant).collect();
+            for alarm in &found {
                 draft.add_effect(Effect::Alarm { alarm: *alarm, raised: false });
             }
             found
         }
     };
+    told.dedup_by_key(|alarm| (alarm.kind, alarm.member));
     Body::Alarms(told)
 }
 
 /// All that are raised.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Alarms {
-    /// With whether it was raised automatically.
-    raised: BTreeMap<(AlarmKind, NodeId), bool>,
+    raised: BTreeSet<(AlarmKind, NodeId, AlarmOrigin)>,
     /// Not written yet.
     changed: bool,
 }
 
 impl Alarms {
     pub fn iter(&self) -> impl Iterator<Item = Alarm> {
-        self.raised.iter().map(|((kind, member), automatic)| Alarm {
+        self.raised.iter().map(|(kind, member, origin)| Alarm {
             kind: *kind,
             member: *member,
-            automatic: *automatic,
+            origin: *origin,
         })
     }
 
-    fn find(&self, kind: AlarmKind, member: NodeId) -> Option<Alarm> {
-        self.iter().find(|alarm| (alarm.kind, alarm.member) == (kind, member))
+    fn key(alarm: Alarm) -> (AlarmKind, NodeId, AlarmOrigin) {
+        (alarm.kind, alarm.member, alarm.origin)
     }
 
     pub fn set(&mut self, alarm: Alarm, raised: bool) {
-        let key = (alarm.kind, alarm.member);
+        let key = Alarms::key(alarm);
         if raised {
-            self.raised.insert(key, alarm.automatic);
+            self.raised.insert(key);
         } else {
             self.raised.remove(&key);
         }
@@ -140,7 +185,13 @@ impl Alarms {
 
     /// Why a command is refused.
     pub fn refusal(&self, command: &Command) -> Option<Code> {
-        let full = self.raised.keys().any(|(kind, _)| *kind == AlarmKind::NoSpace);
+        if self.raised.is_empty() {
+            return None;
+        }
+        if self.iter().any(|alarm| alarm.refuses_changes()) && command.is_clients_change() {
+            return Some(Code::Corrupt);
+        }
+        let full = self.iter().any(|alarm| alarm.refuses_growth());
         (full && command.grows()).then_some(Code::NoSpace)
     }
 
@@ -164,7 +215,7 @@ impl Alarms {
         let mut alarms = Alarms::default();
         for _ in 0..reader.count()? {
             let alarm = Alarm::decode(&mut reader)?;
-            alarms.raised.insert((alarm.kind, alarm.member), alarm.automatic);
+            alarms.raised.insert(Alarms::key(alarm));
         }
         reader.is_empty().then_some(alarms)
     }
@@ -181,6 +232,19 @@ impl Command {
             Command::Fenced(fenced) => grows(&fenced.request),
             Command::Idempotent(once) => once.command().grows(),
             Command::Authed(authed) => authed.command().grows(),
+            _ => false,
+        }
+    }
+
+    /// Whether a corrupt cluster refuses it, as etcd's does. Leases end all the same.
+    pub fn is_clients_change(&self) -> bool {
+        match self {
+            Command::Put(_) | Command::Delete(_) | Command::Txn(_) => true,
+            Command::LeaseGrant(_) | Command::Compact(_) | Command::LockAcquire(_) | Command::Fenced(_) => {
+                true
+            }
+            Command::Idempotent(once) => once.command().is_clients_change(),
+            Command::Authed(authed) => authed.command().is_clients_change(),
             _ => false,
         }
     }

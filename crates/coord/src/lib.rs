@@ -46,7 +46,7 @@ mod validate;
 mod versions;
 pub mod watch;
 
-pub use alarms::{Alarm, AlarmCommand, AlarmKind};
+pub use alarms::{Alarm, AlarmCommand, AlarmKind, AlarmOrigin};
 pub use auth::{
     Access, Auth, AuthCommand, AuthReply, Caller, DataAccess, DataPermission, DataRange, EVERY_NAMESPACE,
     Intervals, LeaseAccess, POLICY, Permission, Policy, PolicyUser, TokenKey,

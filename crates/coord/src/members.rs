@@ -163,6 +163,18 @@ impl Members {
     }
 
     /// Applies a change whole, or refuses it and changes nothing.
+    /// Makes this member the only one, whatever a majority would say. False if it is no member.
+    pub fn keep_only(&mut self, id: NodeId) -> bool {
+        if !self.list.contains_key(&id) {
+            return false;
+        }
+        self.removed.extend(self.list.keys().filter(|other| **other != id));
+        self.list.retain(|other, _| *other == id);
+        self.list.values_mut().for_each(|member| member.learner = false);
+        self.replacement = None;
+        true
+    }
+
     pub fn change(&mut self, change: &MemberChange) -> Result<(), Code> {
         let settles = matches!(change, MemberChange::FinishReplacement { .. });
         if change.reconfigures() && !settles && self.replacement.is_some() {

@@ -359,7 +359,7 @@ fn hash_effect(hash: u64, effect: &Effect) -> u64 {
         Effect::Checkpoint { id, remaining } => hash_numbers(hash, &[6, id.0 as u64, *remaining as u64]),
         Effect::Compact(revision) => hash_numbers(hash, &[7, revision.0 as u64]),
         Effect::Alarm { alarm, raised } => {
-            let numbers = [alarm.kind as u64, alarm.member.0, u64::from(alarm.automatic), u64::from(*raised)];
+            let numbers = [alarm.kind as u64, alarm.member.0, alarm.origin as u64, u64::from(*raised)];
             hash_numbers(hash_numbers(hash, &[24]), &numbers)
         }
         Effect::TimeMark { millis } => hash_numbers(hash, &[32, *millis as u64]),

@@ -6,6 +6,7 @@
 pub mod backup;
 mod changes;
 mod error;
+mod keep_only;
 mod key_hash;
 mod member_log;
 mod member_store;
@@ -21,6 +22,7 @@ pub use crate::mesh::{
 };
 pub use backup::Backup;
 pub use error::Error;
+pub use keep_only::keep_only;
 pub use key_hash::{KeyHash, hash_keys};
 pub use member_log::MemberLog;
 pub use member_store::{MemberStore, MemberStoreParams, StagedStore};

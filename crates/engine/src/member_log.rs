@@ -13,6 +13,7 @@ pub struct MemberLog {
     vote: Option<(Term, Option<NodeId>)>,
     /// A vote or a term was written that is not sealed yet.
     unsealed: bool,
+    written_bytes: u64,
 }
 
 /// The size of the sealing frame, as the payload of a record.
@@ -20,13 +21,14 @@ const SEAL_BYTES: usize = 16;
 
 impl MemberLog {
     pub(crate) fn new(wal: Wal) -> MemberLog {
-        MemberLog { wal, vote: None, unsealed: false }
+        MemberLog { wal, vote: None, unsealed: false, written_bytes: 0 }
     }
 
     /// Writes the records of all persists as one frame; they are durable after `sync`.
     pub fn write(&mut self, persists: &[Persist]) -> Result<(), Error> {
         let records: Vec<_> = persists.iter().flat_map(|persist| &persist.records).map(to_disk).collect();
         self.wal.write(&records)?;
+        self.written_bytes += records.iter().map(|record| record.payload.len() as u64).sum::<u64>();
         for persist in persists {
             persist.records.iter().for_each(|record| self.note_vote(record));
         }
@@ -59,6 +61,11 @@ impl MemberLog {
 
     pub fn size_bytes(&self) -> u64 {
         self.wal.size_bytes()
+    }
+
+    /// What was written since the start, by the size of records.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
     }
 }
 

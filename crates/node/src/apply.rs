@@ -35,8 +35,11 @@ mod compacting;
 mod flushing;
 mod history;
 mod integrity;
+pub mod op_counts;
 mod pieces;
 mod replacing;
+
+pub use op_counts::OpCounts;
 
 pub use crate::overlay::Flush;
 pub use pieces::{HoldId, HoldKind, Page, PageRequest, PageRow, SizeSurvey, ValueSource};
@@ -156,6 +159,7 @@ pub struct ApplyCounts {
     pub leases_expired: u64,
     /// Versions that compactions removed.
     pub versions_swept: u64,
+    pub ops: OpCounts,
 }
 
 impl Apply {
@@ -351,6 +355,7 @@ impl Apply {
             let (_, command) = proposal.command.caller_and_command();
             self.waits.observe(command, &changes, &self.state, &mut out.locks);
             self.overlay.add(changes);
+            self.counts.ops.add_command(command, &reply);
             if let Ok(reply) = &reply {
                 self.after_auth(command, reply, out);
             }
@@ -397,7 +402,7 @@ impl Apply {
         }
     }
 
-    fn answer(&self, view: &dyn ReadView, read: Read, out: &mut ApplyOutput) {
+    fn answer(&mut self, view: &dyn ReadView, read: Read, out: &mut ApplyOutput) {
         if let Err(code) = self.state.check_read(&read.caller, &read.request) {
             return out.replies.push((read.token, Err(code)));
         }
@@ -408,6 +413,7 @@ impl Apply {
             }
             request => self.state.read(&records, &request),
         };
+        self.counts.ops.add_read(&reply);
         out.replies.push((read.token, reply));
     }
 

@@ -3,7 +3,7 @@
 //! free before the alarm is cleared. The alarm is this member's own, and no other member clears it.
 
 use base::{Instant, NodeId};
-use coord::{Alarm, AlarmCommand, AlarmKind};
+use coord::{Alarm, AlarmCommand, AlarmKind, AlarmOrigin};
 use std::time::Duration;
 
 /// A proposal that had no effect for this long is made again.
@@ -82,7 +82,7 @@ impl DiskSpace {
 
     /// The command that brings the alarm in line with the disk, if it is not.
     pub fn alarm(&mut self, now: Instant, mut raised: impl Iterator<Item = Alarm>) -> Option<AlarmCommand> {
-        let own = Alarm { kind: AlarmKind::NoSpace, member: self.me, automatic: false };
+        let own = Alarm { kind: AlarmKind::NoSpace, member: self.me, origin: AlarmOrigin::Disk };
         let command = match (self.low, raised.any(|alarm| alarm == own)) {
             (true, false) => AlarmCommand::Raise(own),
             (false, true) => AlarmCommand::Clear(own),
@@ -103,7 +103,7 @@ impl DiskSpace {
 mod tests {
     use super::*;
 
-    const OWN: Alarm = Alarm { kind: AlarmKind::NoSpace, member: NodeId(1), automatic: false };
+    const OWN: Alarm = Alarm { kind: AlarmKind::NoSpace, member: NodeId(1), origin: AlarmOrigin::Disk };
 
     fn look(space: &mut DiskSpace, free_bytes: u64, taken_bytes: u64, held_bytes: u64) -> bool {
         space.look(DiskMeasures { free_bytes, taken_bytes, held_bytes, ..DiskMeasures::default() });
@@ -182,8 +182,10 @@ mod tests {
         assert_eq!(space.alarm(second(2), [].into_iter()), Some(AlarmCommand::Raise(OWN)));
         assert_eq!(space.alarm(second(3), [OWN].into_iter()), None);
         look(&mut space, 1_000, 0, 0);
-        let other = Alarm { automatic: true, ..OWN };
-        assert_eq!(space.alarm(second(4), [other].into_iter()), None, "it is the leader's");
+        for origin in [AlarmOrigin::Client, AlarmOrigin::Leader] {
+            let other = Alarm { origin, ..OWN };
+            assert_eq!(space.alarm(second(4), [other].into_iter()), None, "it is not the disk's");
+        }
         assert_eq!(space.alarm(second(5), [OWN].into_iter()), Some(AlarmCommand::Clear(OWN)));
     }
 }

@@ -1,32 +1,36 @@
-//! The quota alarm: the leader proposes to raise it when the stored bytes pass the quota, and to clear it when enough
-//! is free again. Time, leadership and the applied state go in; now and then a command comes out. It changes nothing
+//! The quota alarm: the leader proposes to raise it when the stored bytes pass the quota, and to heal it when enough
+//! is free again; a healed one refuses nothing, and goes after a while. Time, leadership and the applied state go in; now and then a command comes out. It changes nothing
 //! itself: there is an alarm when the log says so, on all members alike. Between the two marks nothing happens, so
 //! that a store at its quota does not raise and clear the alarm all the time.
 
 use base::{Instant, NodeId};
-use coord::{Alarm, AlarmCommand, AlarmKind, State};
+use coord::{Alarm, AlarmCommand, AlarmKind, AlarmOrigin, State};
 use std::time::Duration;
 
 /// The alarm is cleared when no more than this part of the quota is used.
 const CLEAR_BELOW_PERCENT: u64 = 90;
 /// A proposal that had no effect for this long is made again.
 const PROPOSE_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// For so long a healed alarm can be disarmed.
+const HEALED_FOR: Duration = Duration::from_secs(30);
 
 pub(crate) struct QuotaAlarm {
     me: NodeId,
     /// Unless another was set at run time; zero means none.
     quota_bytes: u64,
     proposed: Option<Instant>,
+    /// Since when this leader has known of a healed alarm.
+    healed: Option<Instant>,
 }
 
 impl QuotaAlarm {
     pub fn new(me: NodeId, quota_bytes: u64) -> QuotaAlarm {
-        QuotaAlarm { me, quota_bytes, proposed: None }
+        QuotaAlarm { me, quota_bytes, proposed: None, healed: None }
     }
 
     /// What the leader should propose now.
     pub fn tick(&mut self, now: Instant, state: &State) -> Option<AlarmCommand> {
-        let Some(command) = self.wanted_alarm(state) else {
+        let Some(command) = self.wanted_alarm(state).or_else(|| self.ended_alarm(now, state)) else {
             self.proposed = None;
             return None;
         };
@@ -38,20 +42,34 @@ impl QuotaAlarm {
     }
 
     fn wanted_alarm(&self, state: &State) -> Option<AlarmCommand> {
-        let raised = state.alarms().find(|alarm| alarm.automatic && alarm.kind == AlarmKind::NoSpace);
+        let raised = find(state, AlarmOrigin::Leader);
         let stored = state.stored_bytes();
         let quota = state.quota().unwrap_or(self.quota_bytes);
         match raised {
             None if quota > 0 && stored > quota => {
-                let alarm = Alarm { kind: AlarmKind::NoSpace, member: self.me, automatic: true };
+                let alarm = Alarm { kind: AlarmKind::NoSpace, member: self.me, origin: AlarmOrigin::Leader };
                 Some(AlarmCommand::Raise(alarm))
             }
             Some(alarm) if quota == 0 || stored <= quota / 100 * CLEAR_BELOW_PERCENT => {
-                Some(AlarmCommand::Clear(alarm))
+                Some(AlarmCommand::Raise(Alarm { origin: AlarmOrigin::Healed, ..alarm }))
             }
             _ => None,
         }
     }
+
+    /// A healed alarm that was there for long enough.
+    fn ended_alarm(&mut self, now: Instant, state: &State) -> Option<AlarmCommand> {
+        let Some(alarm) = find(state, AlarmOrigin::Healed) else {
+            self.healed = None;
+            return None;
+        };
+        let since = *self.healed.get_or_insert(now);
+        (now.since(since) >= HEALED_FOR).then_some(AlarmCommand::Clear(alarm))
+    }
+}
+
+fn find(state: &State, origin: AlarmOrigin) -> Option<Alarm> {
+    state.alarms().find(|alarm| alarm.origin == origin && alarm.kind == AlarmKind::NoSpace)
 }
 
 #[cfg(test)]
@@ -134,22 +152,61 @@ mod tests {
         let raise = world.tick(0).unwrap();
         world.apply(Command::Alarm(raise)).unwrap();
         world.apply(Command::Quota(Some(10_000))).unwrap();
-        let clear @ AlarmCommand::Clear(_) = world.tick(2_000).unwrap() else { panic!("there is space") };
-        world.apply(Command::Alarm(clear)).unwrap();
+        let heal = world.tick(2_000).unwrap();
+        assert!(matches!(heal, AlarmCommand::Raise(Alarm { origin: AlarmOrigin::Healed, .. })), "{heal:?}");
+        world.apply(Command::Alarm(heal)).unwrap();
         world.put(1).unwrap();
         assert_eq!(world.tick(4_000), None);
         world.apply(Command::Quota(None)).unwrap();
-        assert!(matches!(world.tick(6_000), Some(AlarmCommand::Raise(_))), "the first quota again");
+        let Some(raise @ AlarmCommand::Raise(Alarm { origin: AlarmOrigin::Leader, .. })) = world.tick(6_000)
+        else {
+            panic!("the first quota again");
+        };
+        world.apply(Command::Alarm(raise)).unwrap();
+        assert_eq!(world.state.alarms().count(), 1, "it is not healed any more");
+    }
+
+    #[test]
+    fn a_healed_alarm_can_be_disarmed_for_a_while() {
+        let mut world = World::new(1_000);
+        world.put(2_000).unwrap();
+        let raise = world.tick(0).unwrap();
+        world.apply(Command::Alarm(raise)).unwrap();
+        world.apply(Command::Quota(Some(10_000))).unwrap();
+        let heal = world.tick(2_000).unwrap();
+        world.apply(Command::Alarm(heal)).unwrap();
+        assert_eq!(world.tick(3_000), None);
+        assert_eq!(world.tick(32_000), None);
+        let healed = world.state.alarms().next().unwrap();
+        assert_eq!(world.tick(33_000), Some(AlarmCommand::Clear(healed)));
+        let disarm = AlarmCommand::Clear(Alarm { origin: AlarmOrigin::Client, ..healed });
+        world.apply(Command::Alarm(disarm)).unwrap();
+        assert_eq!(world.state.alarms().count(), 0);
+    }
+
+    #[test]
+    fn a_corrupt_cluster_refuses_changes_when_a_client_says_so() {
+        let mut world = World::new(0);
+        let alarm = Alarm { kind: AlarmKind::Corrupt, member: NodeId(7), origin: AlarmOrigin::Client };
+        let own = Alarm { origin: AlarmOrigin::Leader, ..alarm };
+        world.apply(Command::Alarm(AlarmCommand::Raise(own))).unwrap();
+        world.put(1).unwrap();
+        world.apply(Command::Alarm(AlarmCommand::Raise(alarm))).unwrap();
+        assert_eq!(world.put(1), Err(base::Code::Corrupt));
+        world.apply(Command::Alarm(AlarmCommand::Clear(alarm))).unwrap();
+        world.put(1).unwrap();
+        assert_eq!(world.state.alarms().count(), 0);
     }
 
     #[test]
     fn only_its_own_alarm_is_cleared_by_itself() {
         let mut world = World::new(0);
-        let by_hand = Alarm { kind: AlarmKind::NoSpace, member: NodeId(9), automatic: false };
+        let by_hand = Alarm { kind: AlarmKind::NoSpace, member: NodeId(9), origin: AlarmOrigin::Client };
         world.apply(Command::Alarm(AlarmCommand::Raise(by_hand))).unwrap();
         assert_eq!(world.tick(0), None);
-        let own = Alarm { kind: AlarmKind::NoSpace, member: NodeId(2), automatic: true };
+        let own = Alarm { kind: AlarmKind::NoSpace, member: NodeId(2), origin: AlarmOrigin::Leader };
         world.apply(Command::Alarm(AlarmCommand::Raise(own))).unwrap();
-        assert_eq!(world.tick(1), Some(AlarmCommand::Clear(own)));
+        let healed = Alarm { origin: AlarmOrigin::Healed, ..own };
+        assert_eq!(world.tick(1), Some(AlarmCommand::Raise(healed)));
     }
 }

@@ -241,13 +241,23 @@ impl ApplyLoop {
     }
 
     fn run_work(&mut self, now: Instant, committed: Vec<Entry>, reads: Vec<ReadBatch>) {
+        let before = self.machine.counts().ops;
+        let mut begun = now;
         if !committed.is_empty() {
             self.step(now, ApplyInput::Committed(committed));
-            self.core.metrics.background.applied_in(self.core.clock.now().since(now));
+            begun = self.core.clock.now();
+            self.core.metrics.background.applied_in(begun.since(now));
+            self.core.metrics.etcd.observe_applied(&before, &self.machine.counts().ops, begun.since(now));
         }
+        if reads.is_empty() {
+            return;
+        }
+        let before = self.machine.counts().ops;
         for batch in reads {
             self.step(now, ApplyInput::Read(batch));
         }
+        let took = self.core.clock.now().since(begun);
+        self.core.metrics.etcd.observe_reads(&before, &self.machine.counts().ops, took);
     }
 
     fn open_watches(&mut self, now: Instant, stream: StreamId, outlet: StreamOutput) {
@@ -336,6 +346,7 @@ impl ApplyLoop {
     fn update_metrics(&mut self, now: Instant) {
         let background = &self.core.metrics.background;
         background.set_applied(self.machine.counts());
+        self.core.metrics.etcd.set_ops(&self.machine.counts().ops);
         background.set_quota(self.machine.quota_bytes());
         background.watch_events_pending.set(self.outlets.waiting() as i64);
         match self.compacting {

@@ -54,6 +54,10 @@ pub struct Config {
     pub client_tls: bool,
     /// How nodes authenticate on the peer port.
     pub peer_security: PeerSecurity,
+    /// The member continues as the only one of its cluster.
+    pub force_new_cluster: bool,
+    /// Members are changed only while this one has been connected to enough others for a while, as in etcd.
+    pub strict_reconfig: bool,
     /// How long SIGTERM waits for requests under way.
     pub drain_timeout: Duration,
 }

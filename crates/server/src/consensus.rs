@@ -22,6 +22,8 @@ pub(crate) const HEARTBEAT_TICKS: u32 = 2;
 /// A thread that was stalled makes up for this many ticks and forgets the rest: they would all fall on the
 /// same instant, and no answer could come between them.
 const TICKS_AT_ONCE_MAX: u32 = 3;
+/// A heartbeat is late when the thread is so many ticks behind: etcd allows two heartbeats.
+const LATE_TICKS: u32 = 2 * HEARTBEAT_TICKS;
 /// How long members are waited for before a warning is logged.
 const WARN_WAITING_AFTER: Duration = Duration::from_secs(3);
 
@@ -155,6 +157,10 @@ impl ConsensusLoop {
 
     /// After the messages: a heartbeat that has arrived counts before the time in which it arrived passes.
     fn tick_when_due(&mut self, now: Instant) {
+        let late = self.tick * LATE_TICKS;
+        if now.since(self.next_tick) >= late && now > self.next_tick && self.core.status.is_leader() {
+            self.core.metrics.etcd.heartbeats_late.inc();
+        }
         for _ in 0..TICKS_AT_ONCE_MAX {
             if self.next_tick > now {
                 return;

@@ -21,8 +21,8 @@ use base::{Boot, Code, Instant, LeaseId, NodeId};
 use coord::reply::Reply;
 use coord::request::{Range, Request};
 use coord::{
-    AlarmCommand, Command, Compact, Grant, IdempotentCommand, Member, MemberChange, Members, RequestId,
-    Revoke,
+    Alarm, AlarmCommand, Command, Compact, Grant, IdempotentCommand, Member, MemberChange, Members,
+    RequestId, Revoke,
 };
 use node::{ClientWork, ConsensusInput, LeaderQuestion};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,6 +54,7 @@ pub(crate) struct HandleShared {
     election: Duration,
     boot: Boot,
     lease_ttl_min: i64,
+    pub strict_reconfig: bool,
     /// Lease ids that were chosen for clients.
     lease_ids: AtomicU64,
     pub lock_calls: LockCalls,
@@ -69,12 +70,20 @@ pub(crate) struct HandleParams {
     pub boot: Boot,
     /// No shorter lease is granted; in seconds.
     pub lease_ttl_min: i64,
+    pub strict_reconfig: bool,
 }
 
 impl Handle {
     pub(crate) fn new(core: Arc<Core>, peers: &Arc<Peers>, params: HandleParams) -> Handle {
-        let HandleParams { identity, request_timeout, request_bytes_max, election, boot, lease_ttl_min } =
-            params;
+        let HandleParams {
+            identity,
+            request_timeout,
+            request_bytes_max,
+            election,
+            boot,
+            lease_ttl_min,
+            strict_reconfig,
+        } = params;
         let peers = Arc::downgrade(peers);
         let shared = HandleShared {
             identity,
@@ -85,6 +94,7 @@ impl Handle {
             election,
             boot,
             lease_ttl_min,
+            strict_reconfig,
             lease_ids: AtomicU64::new(0),
             lock_calls: LockCalls::default(),
             member_ids: AtomicU64::new(0),
@@ -177,6 +187,11 @@ impl Handle {
     }
 
     /// Raises, clears or lists alarms.
+    /// The alarms of which this member knows, for whatever is not linearizable.
+    pub fn known_alarms(&self) -> Vec<Alarm> {
+        self.shared.core.status.alarms()
+    }
+
     pub async fn alarm(&self, command: AlarmCommand) -> Result<Reply, Code> {
         self.propose_and_wait(&Command::Alarm(command)).await
     }
@@ -303,6 +318,7 @@ impl Handle {
 
     /// Adds a member at these addresses, and returns its id.
     pub async fn add_member(&self, peer_urls: Vec<String>, learner: bool) -> Result<NodeId, Code> {
+        self.check_add_member(learner)?;
         let (id, work) = self.prepare_add_member(peer_urls, learner)?;
         self.as_member().wait_for(work).await.map(|_| id)
     }
@@ -340,7 +356,11 @@ impl Handle {
         learner: bool,
     ) -> Result<(NodeId, ClientWork), Code> {
         check_urls(&peer_urls)?;
-        let voters = self.member_table().voters();
+        let table = self.member_table();
+        if !learner {
+            self.check_started_for_add(&table)?;
+        }
+        let voters = table.voters();
         if !learner && self.reachable(&voters) < quorum(voters.len() + 1) && voters.len() > 1 {
             return Err(Code::UnhealthyCluster);
         }
@@ -351,7 +371,9 @@ impl Handle {
 
     /// Removes a member, unless the remaining members that can be reached are no quorum.
     pub async fn remove_member(&self, id: NodeId) -> Result<(), Code> {
-        let mut voters = self.member_table().voters();
+        let table = self.member_table();
+        self.check_started_for_removal(&table, id)?;
+        let mut voters = table.voters();
         let voted = voters.len();
         voters.retain(|voter| *voter != id);
         if voters.len() < voted && self.reachable(&voters) < quorum(voters.len()) && !voters.is_empty() {
@@ -397,7 +419,11 @@ impl Handle {
 
     /// Gives a learner its vote, if it has caught up.
     pub async fn promote_member(&self, id: NodeId) -> Result<(), Code> {
-        self.change_members(MemberChange::Promote { id, caught_up: false }).await
+        let outcome = self.change_members(MemberChange::Promote { id, caught_up: false }).await;
+        if self.status().is_leader {
+            self.shared.core.metrics.etcd.count_promotion(outcome.err());
+        }
+        outcome
     }
 
     async fn change_members(&self, change: MemberChange) -> Result<(), Code> {
@@ -489,12 +515,16 @@ impl Handle {
     /// The metrics of the core as text for Prometheus, without the end marker.
     pub fn metrics(&self) -> String {
         let core = &*self.shared.core;
-        let peers = self.shared.peers.upgrade().map(|peers| peers.counters());
+        let peers = self.shared.peers.upgrade().map(|peers| {
+            let connected = |(id, counts)| (id, counts, peers.connected(id));
+            peers.counters().into_iter().map(connected).collect()
+        });
         let reading = MetricsInput {
             status: self.status(),
             is_learner: self.is_learner(),
             waiting: core.waiters.count(),
             response_bytes: core.budget.reserved_bytes(),
+            me: self.shared.identity.member,
             peers: peers.unwrap_or_default(),
             has_open_peer_port: self.has_open_peer_port(),
             mesh: core.mesh.status_board.status(),
@@ -508,7 +538,7 @@ fn command_of(request: Request) -> Command {
     Command::from_request(request).expect("a request that is no read is a command")
 }
 
-fn quorum(voters: usize) -> usize {
+pub(crate) fn quorum(voters: usize) -> usize {
     voters / 2 + 1
 }
 

@@ -55,7 +55,12 @@ impl LogFile for RaftLog {
     }
 
     fn write(&mut self, persists: &[Persist]) -> Result<(), Error> {
-        self.member_log.write(persists)
+        let start = std::time::Instant::now();
+        self.member_log.write(persists)?;
+        let metrics = &self.core.metrics.etcd;
+        metrics.wal_write_seconds.observe(start.elapsed());
+        metrics.wal_write_bytes.set(self.member_log.written_bytes() as i64);
+        Ok(())
     }
 
     fn sync(&mut self) -> Result<(), Error> {

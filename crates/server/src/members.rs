@@ -199,6 +199,10 @@ pub(crate) fn configured(listed: &[config::ClusterMember], token: &str, tls: boo
 }
 
 pub(crate) fn url(address: &str, tls: bool) -> String {
+    // A Unix socket is advertised as it was given.
+    if address.contains("://") {
+        return address.to_owned();
+    }
     let scheme = if tls { "https" } else { "http" };
     format!("{scheme}://{address}")
 }

@@ -8,6 +8,7 @@ use crate::registry::{MetricDescription, Registry};
 use crate::status::{Identity, Status};
 use background::BackgroundMetrics;
 use base::{ClusterId, NodeId};
+use etcd::EtcdMetrics;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -18,6 +19,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 mod background;
+mod etcd;
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -38,6 +40,7 @@ pub(crate) struct Metrics {
     pub store_commit_seconds: Histogram,
     peer_round_trip_seconds: Family<Labels, Histogram, fn() -> Histogram>,
     pub background: BackgroundMetrics,
+    pub etcd: EtcdMetrics,
     pub mesh: crate::mesh::metrics::MeshMetrics,
     values: CopiedMetrics,
 }
@@ -79,7 +82,9 @@ pub(crate) struct MetricsInput {
     pub response_bytes: usize,
     pub is_learner: bool,
     pub has_open_peer_port: bool,
-    pub peers: Vec<(NodeId, PeerCounts)>,
+    pub me: NodeId,
+    /// With whether it is connected.
+    pub peers: Vec<(NodeId, PeerCounts, bool)>,
     pub mesh: MeshStatus,
     /// Zero where nothing is known yet.
     pub policy_age: Duration,
@@ -96,6 +101,7 @@ impl Metrics {
         let values = CopiedMetrics::registered(&mut registry);
         registered_identity(&mut registry, identity);
         let background = BackgroundMetrics::registered(&mut registry);
+        let etcd = EtcdMetrics::registered(&mut registry);
         let mesh = crate::mesh::metrics::MeshMetrics::registered(&mut registry);
         // As in etcd: from one millisecond, doubling, up to eight seconds.
         let durations = || Histogram::new(exponential_buckets(0.001, 2.0, 14));
@@ -113,6 +119,7 @@ impl Metrics {
                 Histogram::new(exponential_buckets(0.0001, 2.0, 16))
             }),
             background,
+            etcd,
             mesh,
             values,
         };
@@ -178,6 +185,8 @@ impl Metrics {
     /// All metrics as text for Prometheus, without the end marker: other crates append theirs.
     pub fn render(&self, reading: &MetricsInput) -> String {
         self.values.set(reading);
+        self.etcd.set_peers(reading.me, &reading.peers);
+        self.etcd.process.read();
         self.mesh.copy(&reading.mesh);
         let mut out = String::new();
         self.registry.append_to(&mut out);
@@ -297,7 +306,7 @@ impl CopiedMetrics {
         self.open_files.set(open_files);
         self.used_files.set(open_files);
         self.files_max.set(files_max());
-        for (peer, counters) in peers {
+        for (peer, counters, _) in peers {
             self.set_peer(*peer, counters);
         }
     }

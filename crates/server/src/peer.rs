@@ -355,6 +355,13 @@ impl Peers {
         self.ticket(peer).is_some()
     }
 
+    /// For how long our stream to the peer has been up.
+    pub fn connected_for(&self, peer: NodeId) -> Option<Duration> {
+        let peer = self.shared.peer(peer)?;
+        peer.outbox.stream()?;
+        peer.counters.connected_for()
+    }
+
     /// Closes the stream that comes from a peer, which sent what no peer sends. It may dial again.
     pub fn close_from(&self, peer: NodeId, reason: &'static str) {
         let Some(peer) = self.shared.peer(peer) else { return };

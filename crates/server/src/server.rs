@@ -117,7 +117,11 @@ impl Server {
         let (listed, token) = (&config.initial_cluster, &config.cluster_token);
         let founder = StartMembers::founder(&config.name, listed, token, guard.is_encrypted());
         let founder = if config.join.is_none() { Some(founder?) } else { founder.ok() };
-        let mut roster = StartMembers::find(&config, founder, owner, &guard)?;
+        let forced = owner.clone().filter(|_| config.force_new_cluster);
+        let mut roster = match forced {
+            Some(owner) => keep_alone(disk.clone(), owner)?,
+            None => StartMembers::find(&config, founder, owner, &guard)?,
+        };
         if let Some(secret) = roster.secret.take() {
             let told = StoredSecret { secret, stage: PeerAuthStage::Closed };
             kept = Some(cluster_secret::store(&*disk, &config.data_dir, told)?);
@@ -167,6 +171,7 @@ impl Server {
             election: config.election,
             boot: member.boot,
             lease_ttl_min: lease_ttl_min(config.election),
+            strict_reconfig: config.strict_reconfig,
         };
         let handle = Handle::new(core.clone(), &peers, params);
         asked.get_or_init(|| handle.clone());
@@ -396,6 +401,18 @@ impl StartMembers {
             secret: None,
         }
     }
+}
+
+/// Continues as the only member of the cluster.
+fn keep_alone(disk: Arc<dyn disk::Disk>, owner: Identity) -> Result<StartMembers, Error> {
+    if !engine::keep_only(disk, STORE_CACHE_BYTES, owner.member)? {
+        return Err(Error::NotAMember { name: owner.name });
+    }
+    tracing::warn!(
+        member = format!("{:x}", owner.member.0),
+        "forced a new cluster: this is its only member; the data of the others must not be used again"
+    );
+    Ok(StartMembers::of(owner))
 }
 
 /// Until the member runs, it answers no request.

@@ -1,6 +1,5 @@
 //! Logs about space: once when it becomes scarce, when it is gone, and when it is back.
 
-use coord::AlarmKind;
 use node::Apply;
 
 /// A warning comes when this part of the quota is used, and may come again when less than the other was.
@@ -16,7 +15,7 @@ pub(crate) struct SpaceLog {
 impl SpaceLog {
     pub fn report(&mut self, machine: &Apply) {
         let (stored_bytes, quota_bytes) = (machine.stored_bytes(), machine.quota_bytes());
-        let full = machine.alarms().any(|alarm| alarm.kind == AlarmKind::NoSpace);
+        let full = machine.alarms().any(|alarm| alarm.refuses_growth());
         let percent = stored_bytes.saturating_mul(100).checked_div(quota_bytes).unwrap_or(0);
         if percent >= WARN_PERCENT && !self.warned {
             tracing::warn!(

@@ -2,8 +2,8 @@
 //! Each value is true by itself; values of different threads may be of slightly different moments.
 
 use base::{ClusterId, Index, NodeId, Revision, Term};
-use coord::AlarmKind;
 use coord::watch::WatchCounts;
+use coord::{Alarm, AlarmOrigin};
 use node::{Apply, DiskMeasures};
 use raft::Role;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -39,8 +39,8 @@ pub struct Status {
     pub stored_bytes: u64,
     /// What they may take before nothing that grows is accepted; zero sets no bound.
     pub quota_bytes: u64,
-    /// The member for whose store the alarm was raised that there is no space.
-    pub no_space: Option<NodeId>,
+    /// An alarm refuses what makes the store grow.
+    pub no_space: bool,
     /// All segments of the write-ahead log.
     pub wal_bytes: u64,
     pub watches: WatchCounts,
@@ -73,8 +73,10 @@ pub(crate) struct SharedStatus {
     held_bytes: AtomicU64,
     unflushed_bytes: AtomicU64,
     quota_bytes: AtomicU64,
-    /// Zero means none.
-    no_space: AtomicU64,
+    no_space: AtomicBool,
+    /// Changes seldom.
+    alarms: Mutex<Vec<Alarm>>,
+    has_alarms: AtomicBool,
     wal_bytes: AtomicU64,
     watch_streams: AtomicUsize,
     watches: AtomicUsize,
@@ -109,18 +111,37 @@ impl SharedStatus {
         self.set_space(machine);
     }
 
+    pub fn is_leader(&self) -> bool {
+        self.is_leader.load(Relaxed)
+    }
+
     pub fn set_space(&self, machine: &Apply) {
         self.stored_bytes.store(machine.stored_bytes(), Relaxed);
         self.held_bytes.store(machine.held_bytes(), Relaxed);
         self.unflushed_bytes.store(machine.unflushed_bytes() as u64, Relaxed);
         self.quota_bytes.store(machine.quota_bytes(), Relaxed);
-        let no_space = machine.alarms().find(|alarm| alarm.kind == AlarmKind::NoSpace);
-        self.no_space.store(no_space.map_or(0, |alarm| alarm.member.0), Relaxed);
+        self.set_alarms(machine);
+    }
+
+    fn set_alarms(&self, machine: &Apply) {
+        let has_alarms = machine.alarms().next().is_some();
+        if !has_alarms && !self.has_alarms.load(Relaxed) {
+            return;
+        }
+        self.no_space.store(machine.alarms().any(|alarm| alarm.refuses_growth()), Relaxed);
+        *self.alarms.lock().unwrap_or_else(PoisonError::into_inner) = machine.alarms().collect();
+        self.has_alarms.store(has_alarms, Relaxed);
+    }
+
+    /// Those of which this member knows, without those that are healed; one for each origin.
+    pub fn alarms(&self) -> Vec<Alarm> {
+        let alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        alarms.into_iter().filter(|alarm| alarm.origin != AlarmOrigin::Healed).collect()
     }
 
     /// Without reading everything else: whether growth by so many bytes is to be refused while others are under way.
     pub fn has_no_space(&self, bytes: usize, under_way_bytes: usize) -> bool {
-        if self.no_space.load(Relaxed) != 0 || self.disk_low.load(Relaxed) {
+        if self.no_space.load(Relaxed) || self.disk_low.load(Relaxed) {
             return true;
         }
         let wanted_bytes = (bytes + under_way_bytes) as u64;
@@ -192,7 +213,7 @@ impl SharedStatus {
             store_bytes: self.store_bytes.load(Relaxed),
             stored_bytes: self.stored_bytes.load(Relaxed),
             quota_bytes: self.quota_bytes.load(Relaxed),
-            no_space: Some(self.no_space.load(Relaxed)).filter(|id| *id != 0).map(NodeId),
+            no_space: self.no_space.load(Relaxed),
             wal_bytes: self.wal_bytes.load(Relaxed),
             watches: WatchCounts {
                 streams: self.watch_streams.load(Relaxed),

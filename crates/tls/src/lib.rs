@@ -9,6 +9,7 @@ mod der;
 mod error;
 mod files;
 mod issue;
+mod own_authority;
 mod peers;
 mod pinned;
 mod reload;

@@ -39,6 +39,20 @@ pub struct PeerFiles {
     pub key: PathBuf,
     pub ca: PathBuf,
     pub crl: Option<PathBuf>,
+    /// Where there are some, a peer's certificate must have one of these common names.
+    pub allowed_names: Vec<String>,
+    /// Where there are some, a peer's certificate must be good for one of these hosts.
+    pub allowed_hosts: Vec<String>,
+}
+
+impl PeerFiles {
+    fn allows(&self, certificates: &[CertificateDer<'_>]) -> bool {
+        let name = || certificates.first().and_then(|first| certificate::common_name(first));
+        let is_named =
+            self.allowed_names.is_empty() || name().is_some_and(|name| self.allowed_names.contains(&name));
+        let is_for = |host: &String| speaks_for(certificates, ServerName::try_from(host.as_str()).ok());
+        is_named && (self.allowed_hosts.is_empty() || self.allowed_hosts.iter().any(is_for))
+    }
 }
 
 /// How members prove themselves to each other.
@@ -118,7 +132,7 @@ impl PeerTls {
         let regions = regions.iter().map(made).collect::<Result<Vec<_>, _>>()?;
         let source = match proof.clone() {
             MemberProof::Files(peer_files) => {
-                let PeerFiles { cert, key, ca, crl } = peer_files.clone();
+                let PeerFiles { cert, key, ca, crl, .. } = peer_files.clone();
                 let paths = ServerFiles { cert, key, ca: Some(ca), crl }.paths();
                 let extra = RegionTrust::of(&regions);
                 let make = Box::new(move || from_files(&peer_files, &extra));
@@ -212,6 +226,9 @@ impl PeerTls {
     }
 
     fn is_member(&self, certificates: &[CertificateDer<'_>]) -> bool {
+        if matches!(&self.proof, MemberProof::Files(files) if !files.allows(certificates)) {
+            return false;
+        }
         self.made().roots.as_ref().is_some_and(|roots| is_trusted(certificates, roots))
     }
 

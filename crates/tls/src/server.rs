@@ -3,6 +3,7 @@
 //! handshake verifies again.
 
 use crate::files::{self, ServerFiles};
+use crate::own_authority::OwnAuthorityVerifier;
 use crate::reload::{CHECK_EVERY, Reloading};
 use crate::{Error, certificate, provider};
 use rustls::client::verify_server_name;
@@ -84,8 +85,9 @@ fn make(files: &ServerFiles, min: MinVersion) -> Result<BuiltServer, Error> {
             if let Some(crl) = &files.crl {
                 verifier = verifier.with_crls(files::revoked(crl)?).allow_unknown_revocation_status();
             }
-            let verifier = verifier.build();
-            builder.with_client_cert_verifier(verifier.map_err(|reason| files::unusable(ca, reason))?)
+            let inner = verifier.build().map_err(|reason| files::unusable(ca, reason))?;
+            let (authorities, has_crl) = (files::chain(ca)?, files.crl.is_some());
+            builder.with_client_cert_verifier(Arc::new(OwnAuthorityVerifier { inner, authorities, has_crl }))
         }
     };
     let mut config = builder

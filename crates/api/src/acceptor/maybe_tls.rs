@@ -1,13 +1,13 @@
-//! The bytes of a connection: plain TCP, or TLS.
-//! Which of the two is decided once, before anything is read; plain TCP costs one branch.
+//! The bytes of a connection: as they are, or inside TLS.
+//! Which of the two is decided once, before anything is read; plain ones cost one branch.
 
+use crate::acceptor::socket::Socket;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -17,20 +17,20 @@ use tokio_rustls::server::TlsStream;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub enum MaybeTls {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Plain(Socket),
+    Tls(Box<TlsStream<Socket>>),
 }
 
 impl MaybeTls {
     /// Runs the TLS handshake as the server.
-    pub async fn accept_tls(stream: TcpStream, config: Arc<ServerConfig>) -> io::Result<MaybeTls> {
+    pub async fn accept_tls(stream: Socket, config: Arc<ServerConfig>) -> io::Result<MaybeTls> {
         // Boxed, so that connections without TLS do not pay for its size.
         let handshake = Box::pin(TlsAcceptor::from(config).accept(stream));
         let sealed = timeout(HANDSHAKE_TIMEOUT, handshake).await.map_err(|_| io::ErrorKind::TimedOut)??;
         Ok(MaybeTls::Tls(Box::new(sealed)))
     }
 
-    pub fn socket(&self) -> &TcpStream {
+    pub fn socket(&self) -> &Socket {
         match self {
             MaybeTls::Plain(stream) => stream,
             MaybeTls::Tls(stream) => stream.get_ref().0,

@@ -1,13 +1,18 @@
 use super::*;
 use crate::connections::ConnectionLimits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tonic::codegen::tokio_stream::StreamExt;
 
 async fn open(connections_max: usize) -> (Acceptor, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     (
-        Acceptor::open(listener, Connections::new(ConnectionLimits::of(connections_max)), Traffic::default()),
+        Acceptor::open(
+            AsyncListener::Tcp(listener),
+            Connections::new(ConnectionLimits::of(connections_max)),
+            Traffic::default(),
+        ),
         address,
     )
 }

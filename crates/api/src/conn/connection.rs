@@ -7,13 +7,15 @@ use crate::acceptor::ClientConn;
 use crate::audit::{self, Recording};
 use crate::conn::callers::CallerCache;
 use crate::conn::fast::{self, GrpcFastPath, ParsedCall};
+use crate::conn::fields::{self, pairs};
 use crate::conn::progress::BodyProgress;
 use crate::conn::routed::{CallOrigin, RoutedCall, RoutedPart};
 use crate::conn::timers::{ConnTimers, TimerEvent};
 use crate::conn::{ConnContext, LIMITS, stop_requested, urgent};
 use crate::connections::SlotGuard;
+use crate::gateway::old_prefix;
 use crate::grpc::{calls, refusal};
-use crate::metrics::MethodMetrics;
+use crate::metrics::{MethodMetrics, VERSION, VersionCache};
 use crate::request_budget::HeldBytes;
 use crate::rest::ClientIdentity;
 use axum::http::{HeaderMap, StatusCode};
@@ -21,7 +23,7 @@ use base::Code;
 use bytes::{Bytes, BytesMut};
 use coord::reply::Body;
 use coord::request::Request;
-use http2::{ErrorCode, Event, Field, Head, StreamId};
+use http2::{ErrorCode, Event, Head, StreamId};
 use server::{InboxReply, ReplyInbox};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -62,6 +64,7 @@ pub struct Connection {
     answers: Arc<ReplyInbox<InboxReply>>,
     parts: Arc<ReplyInbox<RoutedPart>>,
     timers: ConnTimers,
+    versions: VersionCache,
     slot_guard: Arc<SlotGuard>,
     /// Whether the slot is marked as having requests under way.
     busy: bool,
@@ -150,6 +153,7 @@ impl Connection {
             answers: Arc::default(),
             parts: Arc::default(),
             timers: ConnTimers::new(),
+            versions: VersionCache::default(),
             close_request: Some(Box::pin(close_requested(stopping, slot_guard.clone()))),
             slot_guard,
             taken_answers: Vec::new(),
@@ -355,7 +359,10 @@ impl Connection {
         }
     }
 
-    fn begin(&mut self, stream: StreamId, head: Head, last: bool) {
+    fn begin(&mut self, stream: StreamId, mut head: Head, last: bool) {
+        if let Some(path) = old_prefix::replace(&head.path) {
+            head.path = path;
+        }
         trace!(stream = stream.0, path = %head.path.escape_ascii(), "a call begins");
         if self.slot_guard.is_limited() && !urgent::is_urgent(&head.path) {
             return self.refuse_early(stream, &refusal::render(Code::TooManyRequests));
@@ -451,6 +458,9 @@ impl Connection {
         // A complete request is not charged any more.
         if !matches!(asked, ParsedCall::Unusual) {
             self.machine.consume(stream, whole.len());
+        }
+        if !matches!(asked, ParsedCall::Unusual) {
+            self.versions.count(&fast.versions, head.get(VERSION));
         }
         let count = || calls::CountedCall::begin(method, gathering.begun);
         match asked {
@@ -578,6 +588,7 @@ impl Connection {
         let mut headers = HeaderMap::new();
         headers.insert("content-type", GRPC);
         status.add_header(&mut headers).expect("our words are plain text");
+        fields::complete_status(&mut headers);
         self.machine.answer_head(stream, 200, pairs(&headers), true);
     }
 
@@ -614,22 +625,20 @@ impl Connection {
                     self.machine.consume(stream, credit);
                 }
             }
-            RoutedPart::Head { stream, head, last } => {
+            RoutedPart::Head { stream, mut head, last } => {
+                fields::complete_status(&mut head.headers);
                 self.machine.answer_head(stream, head.status.as_u16(), pairs(&head.headers), last);
                 self.end_if(last, stream);
             }
             RoutedPart::Data { stream, data, last } => {
-                let at_once = self.machine.send_data(stream, data, last);
                 if let Some(StreamCall::Routed(bridged)) = self.calls.get_mut(&stream) {
+                    let at_once = bridged.send(&mut self.machine, stream, data, last);
                     bridged.sent(at_once);
                 }
                 self.end_if(last, stream);
             }
             RoutedPart::Trailers { stream, trailers } => {
-                let copy = |bytes: &[u8]| Bytes::copy_from_slice(bytes);
-                let fields =
-                    pairs(&trailers).map(|(name, value)| Field { name: copy(name), value: copy(value) });
-                self.machine.send_trailers(stream, fields.collect());
+                self.machine.send_trailers(stream, fields::trailers(trailers));
                 self.end_if(true, stream);
             }
             RoutedPart::Broken { stream } => {
@@ -668,7 +677,3 @@ impl StreamCall {
 }
 
 const GRPC: axum::http::HeaderValue = axum::http::HeaderValue::from_static("application/grpc");
-
-fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
-    headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
-}

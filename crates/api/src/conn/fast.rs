@@ -5,7 +5,7 @@
 //! and whatever is in any way unusual is left to the services.
 
 use crate::grpc::{breadth, call_context, etcd_lock, kv};
-use crate::metrics::{ApiMetrics, MethodMetrics};
+use crate::metrics::{ApiMetrics, ClientVersions, MethodMetrics};
 use base::Code;
 use bytes::{Buf, Bytes};
 use coord::reply::{Body, Reply};
@@ -22,7 +22,8 @@ use std::sync::Arc;
 /// What precedes a message: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
 static HEAD: [Field; 1] = [Field::from_static("content-type", "application/grpc")];
-static TRAILERS: [Field; 1] = [Field::from_static("grpc-status", "0")];
+static TRAILERS: [Field; 2] =
+    [Field::from_static("grpc-status", "0"), Field::from_static("grpc-message", "")];
 
 pub struct GrpcFastPath {
     pub handle: Handle,
@@ -31,6 +32,7 @@ pub struct GrpcFastPath {
     methods: [Arc<MethodMetrics>; PATHS.len()],
     /// How many calls took this path.
     pub calls: Counter,
+    pub versions: Arc<ClientVersions>,
 }
 
 /// How metadata begins that asks for more than etcd's clients can ask for.
@@ -71,7 +73,8 @@ impl GrpcFastPath {
         metrics: &ApiMetrics,
     ) -> GrpcFastPath {
         let methods = PATHS.map(|(path, _)| metrics.method(path).expect("the API has these methods"));
-        GrpcFastPath { handle, limits, message_bytes_max, methods, calls: metrics.fast_calls.clone() }
+        let (calls, versions) = (metrics.fast_calls.clone(), metrics.versions.clone());
+        GrpcFastPath { handle, limits, message_bytes_max, methods, calls, versions }
     }
 
     /// The counters of a call.

@@ -5,6 +5,7 @@ use crate::acceptor::ClientConn;
 use crate::browsers::{self, Verdict};
 use crate::conn::{ConnContext, stop_requested, urgent};
 use crate::connections::SlotGuard;
+use crate::gateway::old_prefix;
 use crate::request_budget::IncompleteRequest;
 use axum::body::Body;
 use axum::http::header::CONNECTION;
@@ -61,7 +62,8 @@ async fn answer(
         return Ok(refuse(StatusCode::TOO_MANY_REQUESTS, "too many connections\n"));
     }
     let failure = Arc::new(OnceLock::new());
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
+    old_prefix::replace_in(&mut head.uri);
     let shown_to = match shared.browsers.judge(&head) {
         Verdict::Pass(shown_to) => shown_to,
         Verdict::Answered(response) => return Ok(*response),

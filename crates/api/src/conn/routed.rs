@@ -5,6 +5,7 @@
 use crate::browsers::{self, BrowserGuard, Verdict};
 use crate::conn::progress::BodyProgress;
 use crate::grpc::calls;
+use crate::grpc::messages::Messages;
 use crate::rest::ClientIdentity;
 use axum::Router;
 use axum::body::Body;
@@ -76,6 +77,8 @@ pub struct RoutedCall {
     pieces: Arc<Semaphore>,
     /// Pieces that the client's window does not take yet.
     owed: usize,
+    /// Where messages end in the response.
+    messages: Messages,
 }
 
 impl Drop for RoutedCall {
@@ -112,7 +115,9 @@ impl RoutedCall {
             let response = ask(router, &browsers, request).await;
             outlet.send(response).await;
         });
-        Some(RoutedCall { body: Some(sender), progress, task: task.abort_handle(), pieces, owed: 0 })
+        let task = task.abort_handle();
+        let messages = Messages::default();
+        Some(RoutedCall { body: Some(sender), progress, task, pieces, owed: 0, messages })
     }
 
     /// Adds a piece of the request's body.
@@ -127,6 +132,25 @@ impl RoutedCall {
     pub fn end_body(&mut self) {
         self.progress.end();
         self.body = None;
+    }
+
+    /// Sends a part of the response. Each message of gRPC gets DATA frames of its own, as grpc-go's messages do.
+    pub fn send(
+        &mut self,
+        machine: &mut http2::Connection,
+        stream: StreamId,
+        mut data: Bytes,
+        last: bool,
+    ) -> bool {
+        if self.progress.is_grpc() {
+            while let Some(len) = self.messages.first_end_in(&data) {
+                if len == data.len() {
+                    break;
+                }
+                machine.send_data(stream, data.split_to(len), false);
+            }
+        }
+        machine.send_data(stream, data, last)
     }
 
     /// A piece of the response was sent, at once or into the queue of the stream.

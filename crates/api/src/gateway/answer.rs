@@ -156,12 +156,14 @@ fn http_status(code: Code) -> StatusCode {
     StatusCode::from_u16(number).expect("each is a status")
 }
 
+/// As grpc-gateway words it.
 pub async fn refuse_method() -> Response {
-    (StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n").into_response()
+    refuse(&Status::unimplemented("Method Not Allowed"))
 }
 
+/// As grpc-gateway words it.
 pub async fn refuse_path() -> Response {
-    (StatusCode::NOT_FOUND, "Not Found\n").into_response()
+    refuse(&Status::not_found("Not Found"))
 }
 
 #[cfg(test)]

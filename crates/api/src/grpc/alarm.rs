@@ -1,16 +1,17 @@
 //! The alarms of etcd's API as those of the state machine, and back.
-//! A request goes in; a command, and later its answer's alarms, come out. `NOSPACE` may be raised by hand, `CORRUPT` only by members.
+//! A request goes in; a command, and later its answer's alarms, come out.
 
 use base::NodeId;
 use coord::reply::Body;
-use coord::{Alarm, AlarmCommand, AlarmKind};
+use coord::{Alarm, AlarmCommand, AlarmKind, AlarmOrigin};
 use proto::etcdserverpb::alarm_request::AlarmAction;
 use proto::etcdserverpb::{AlarmMember, AlarmRequest, AlarmType};
 use tonic::Status;
 
 #[derive(Debug)]
 pub struct AlarmQuery {
-    command: AlarmCommand,
+    /// None for a change of nothing, which etcd answers without an alarm.
+    command: Option<AlarmCommand>,
     /// Only alarms of this kind are listed; none lists all.
     kind: AlarmType,
 }
@@ -19,21 +20,22 @@ pub struct AlarmQuery {
 pub fn parse(request: &AlarmRequest) -> Result<AlarmQuery, Status> {
     let unknown = || Status::unimplemented("this alarm is not kept by this version");
     let kind = AlarmType::try_from(request.alarm).map_err(|_| unknown())?;
-    let alarm = |kind| Alarm { kind, member: NodeId(request.member_id), automatic: false };
-    let command = match (AlarmAction::try_from(request.action).map_err(|_| unknown())?, kind) {
-        (AlarmAction::Get, _) => AlarmCommand::List,
-        (AlarmAction::Activate, AlarmType::Nospace) => AlarmCommand::Raise(alarm(AlarmKind::NoSpace)),
-        (AlarmAction::Deactivate, AlarmType::Nospace) => AlarmCommand::Clear(alarm(AlarmKind::NoSpace)),
-        (AlarmAction::Deactivate, AlarmType::Corrupt) => AlarmCommand::Clear(alarm(AlarmKind::Corrupt)),
-        // Nothing of that kind can be raised, so there is nothing to clear.
-        (AlarmAction::Deactivate, _) => AlarmCommand::List,
-        (AlarmAction::Activate, _) => return Err(unknown()),
+    let alarm = |kind| Alarm { kind, member: NodeId(request.member_id), origin: AlarmOrigin::Client };
+    let named = match kind {
+        AlarmType::None => None,
+        AlarmType::Nospace => Some(alarm(AlarmKind::NoSpace)),
+        AlarmType::Corrupt => Some(alarm(AlarmKind::Corrupt)),
+    };
+    let command = match AlarmAction::try_from(request.action).map_err(|_| unknown())? {
+        AlarmAction::Get => Some(AlarmCommand::List),
+        AlarmAction::Activate => named.map(AlarmCommand::Raise),
+        AlarmAction::Deactivate => named.map(AlarmCommand::Clear),
     };
     Ok(AlarmQuery { command, kind })
 }
 
 impl AlarmQuery {
-    pub fn command(&self) -> AlarmCommand {
+    pub fn command(&self) -> Option<AlarmCommand> {
         self.command
     }
 
@@ -50,7 +52,16 @@ impl AlarmQuery {
     }
 }
 
-/// As etcd tells it among the errors of a status.
-pub fn describe_no_space(member: NodeId) -> String {
-    format!("memberID:{} alarm:NOSPACE ", member.0)
+/// As etcd tells them among the errors of a status.
+pub fn describe_all(alarms: &[Alarm]) -> Vec<String> {
+    let describe = |alarm: &Alarm| {
+        let name = match alarm.kind {
+            AlarmKind::NoSpace => "NOSPACE",
+            AlarmKind::Corrupt => "CORRUPT",
+        };
+        format!("memberID:{} alarm:{name} ", alarm.member.0)
+    };
+    let mut told: Vec<String> = alarms.iter().map(describe).collect();
+    told.dedup();
+    told
 }

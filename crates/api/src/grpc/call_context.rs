@@ -10,6 +10,7 @@ use http2::Head;
 use proto::etcdserverpb::ResponseHeader;
 use server::{Handle, RequiredAccess};
 use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
 use tonic::Extensions;
 use tonic::Status;
 use tonic::metadata::MetadataMap;
@@ -96,6 +97,18 @@ pub fn requires_leader(metadata: &MetadataMap) -> bool {
 
 pub fn check_leader(handle: &Handle, metadata: &MetadataMap) -> Result<(), Code> {
     check_leader_if(requires_leader(metadata), handle)
+}
+
+/// How often a leader is looked for while one is elected.
+const LEADER_POLL: Duration = Duration::from_millis(10);
+
+/// A stream that requires a leader waits for the outcome of an election that is under way.
+pub async fn wait_for_leader(handle: &Handle, metadata: &MetadataMap) -> Result<(), Code> {
+    let begun = Instant::now();
+    while check_leader(handle, metadata).is_err() && begun.elapsed() < handle.election_timeout() {
+        tokio::time::sleep(LEADER_POLL).await;
+    }
+    check_leader(handle, metadata)
 }
 
 /// A client that requires a leader prefers another member to waiting for an election here.

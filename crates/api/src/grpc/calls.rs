@@ -5,7 +5,7 @@
 
 use crate::audit::{self, Recording};
 use crate::grpc::messages::Messages;
-use crate::metrics::{ApiMetrics, MethodMetrics};
+use crate::metrics::{ApiMetrics, MethodMetrics, VERSION};
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
@@ -38,7 +38,11 @@ pub async fn count(State(counting): State<Counting>, mut request: Request, next:
     let Counting { metrics, audit } = counting;
     let Some(method) = metrics.method(request.uri().path()) else { return next.run(request).await };
     let counted = request.extensions_mut().remove::<CallSlot>().and_then(|counted| counted.open());
-    let mut call = counted.unwrap_or_else(|| CountedCall::begin(method, Instant::now()));
+    let mut call = counted.unwrap_or_else(|| {
+        let version = request.headers().get(VERSION).map(|version| version.as_bytes());
+        metrics.versions.counter(method.version_kind(), version).inc();
+        CountedCall::begin(method, Instant::now())
+    });
     let limit = request.headers().get(TIMEOUT).and_then(|value| parse_timeout(value.as_bytes()));
     let limit = limit.map(|limit| limit.saturating_sub(call.begun.elapsed()));
     let begun = Instant::now();

@@ -58,6 +58,10 @@ impl Cluster for ClusterService {
         request: Request<MemberAddRequest>,
     ) -> Result<Response<MemberAddResponse>, Status> {
         request.get_ref().peer_ur_ls.iter().for_each(|url| audit::note_target("peer_url", url));
+        if !self.handle.is_auth_on() {
+            // Without waiting for a leader, whom the cluster may lack.
+            self.handle.check_add_member(request.get_ref().is_learner).map_err(refusal::render)?;
+        }
         self.check_root(request.metadata()).await?;
         let MemberAddRequest { peer_ur_ls, is_learner } = request.into_inner();
         let id = self.handle.add_member(peer_ur_ls, is_learner).await.map_err(refusal::render)?;
@@ -71,8 +75,11 @@ impl Cluster for ClusterService {
         request: Request<MemberRemoveRequest>,
     ) -> Result<Response<MemberRemoveResponse>, Status> {
         audit::note_id("member", request.get_ref().id);
-        self.check_root(request.metadata()).await?;
         let id = NodeId(request.get_ref().id);
+        if !self.handle.is_auth_on() {
+            self.handle.check_remove_member(id).map_err(refusal::render)?;
+        }
+        self.check_root(request.metadata()).await?;
         self.handle.remove_member(id).await.map_err(refusal::render)?;
         Ok(Response::new(MemberRemoveResponse { header: self.header(), members: self.members() }))
     }

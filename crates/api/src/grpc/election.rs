@@ -3,7 +3,7 @@
 //! each value it proclaims, in order.
 
 use crate::audit;
-use crate::grpc::etcd_lock::{hold, until_stopped};
+use crate::grpc::etcd_lock::{hold, render_session, until_stopped};
 use crate::grpc::follow::KeyFollower;
 use crate::grpc::{call_context, kv, refusal};
 use base::{Code, KeyRange, LeaseId, Revision};
@@ -56,7 +56,7 @@ impl Election for ElectionService {
         let handle = self.admit(request.metadata()).await?;
         let CampaignRequest { name, lease, value } = request.into_inner();
         let held = hold(&handle, &self.stopping, name.clone(), lease, Some(value)).await;
-        let held = held.map_err(refusal::render)?;
+        let held = held.map_err(render_session)?;
         let header = Some(call_context::header(&self.handle, held.revision));
         let leader = Some(LeaderKey { name, lease: lease_of(&held.key), key: held.key, rev: held.token.0 });
         Ok(Response::new(CampaignResponse { header, leader }))

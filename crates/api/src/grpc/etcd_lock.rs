@@ -36,7 +36,7 @@ impl Lock for EtcdLockService {
         call_context::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
         let handle = call_context::admit(&self.handle, request.metadata()).await?;
         let LockRequest { name, lease } = request.into_inner();
-        let held = hold(&handle, &self.stopping, name, lease, None).await.map_err(refusal::render)?;
+        let held = hold(&handle, &self.stopping, name, lease, None).await.map_err(render_session)?;
         let header = Some(call_context::header(&self.handle, held.revision));
         Ok(Response::new(LockResponse { header, key: held.key }))
     }
@@ -50,6 +50,14 @@ impl Lock for EtcdLockService {
         let reply = handle.submit(delete).await.map_err(refusal::render)?;
         let header = Some(call_context::header(&self.handle, reply.revision));
         Ok(Response::new(UnlockResponse { header }))
+    }
+}
+
+/// etcd's services of locks and elections have a client inside, whose error for a lease loses its code.
+pub fn render_session(code: Code) -> Status {
+    match code {
+        Code::LeaseNotFound => Status::unknown(code.message()),
+        code => refusal::render(code),
     }
 }
 

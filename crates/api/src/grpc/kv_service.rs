@@ -216,12 +216,20 @@ impl Kv for KvService {
         if range.is_filtered() {
             return Err(Status::unimplemented("RangeStream does not support revision filters"));
         }
-        let range = Range { sort: None, ..range };
         match self.read(&metadata, range, HoldKind::EndsWithCompaction, RangeEncoding::protobuf).await? {
             RangeRead::WholeRange(header, reply) => {
                 let range_response = Some(kv::render_range(header, reply));
                 let only = tokio_stream::once(Ok(RangeStreamResponse { range_response }));
                 Ok(Response::new(Box::pin(only)))
+            }
+            // What is sorted is read whole.
+            RangeRead::Large(large) if large.pieces.range().sort.is_some() => {
+                let WholeRange { reply, share } =
+                    large.pieces.whole(large.total).await.map_err(refusal::render)?;
+                let header = large.head.header.unwrap_or_default();
+                let range_response = Some(kv::render_range(header, reply));
+                let only = tokio_stream::once(Ok(RangeStreamResponse { range_response }));
+                Ok(pieces::pack_share(Some(share), Response::new(Box::pin(only) as Self::RangeStreamStream)))
             }
             RangeRead::Large(large) => {
                 let large = LargeRange { shape: LargeShape::Stream, ..large };

@@ -4,7 +4,7 @@
 
 use crate::ETCD_VERSION;
 use crate::audit;
-use crate::grpc::{alarm, call_context, refusal, snapshot};
+use crate::grpc::{alarm, call_context, downgrade, refusal, snapshot};
 use base::{Code, NodeId, Revision};
 use coord::AlarmCommand;
 use proto::etcdserverpb::maintenance_server::Maintenance;
@@ -21,6 +21,9 @@ use tonic::{Request, Response, Status};
 /// For operators who ask how a member is.
 const OPEN_PEERS: &str =
     "peer port is open: members do not authenticate to each other, and other machines can connect to it";
+
+/// What an empty store has in use.
+const PAGE_BYTES: u64 = 4096;
 
 pub struct MaintenanceService {
     handle: Handle,
@@ -58,7 +61,7 @@ impl Maintenance for MaintenanceService {
         let wanted = alarm::parse(request.get_ref())?;
         let command = wanted.command();
         match command {
-            AlarmCommand::List => {
+            Some(AlarmCommand::List) => {
                 audit::note_read();
                 call_context::require_user(&self.handle, request.metadata()).await?
             }
@@ -68,6 +71,9 @@ impl Maintenance for MaintenanceService {
                 handle.permit_agreed(RequiredAccess::Root).await.map_err(refusal::render)?;
             }
         }
+        let Some(command) = command else {
+            return Ok(Response::new(AlarmResponse { header: self.header(), alarms: vec![] }));
+        };
         let reply = self.handle.alarm(command).await.map_err(refusal::render)?;
         let header = Some(call_context::header(&self.handle, reply.revision));
         Ok(Response::new(AlarmResponse { header, alarms: wanted.render(&reply.body) }))
@@ -80,7 +86,7 @@ impl Maintenance for MaintenanceService {
         if status.leader.is_none() {
             errors.push(Code::NoLeader.message().to_owned());
         }
-        errors.extend(status.no_space.map(alarm::describe_no_space));
+        errors.extend(alarm::describe_all(&self.handle.known_alarms()));
         errors.extend(self.handle.waits_for().iter().map(describe_waiting));
         if self.handle.has_open_peer_port() {
             errors.push(OPEN_PEERS.to_owned());
@@ -94,11 +100,13 @@ impl Maintenance for MaintenanceService {
             raft_term: status.term.0,
             raft_applied_index: status.applied.0,
             errors,
-            // Free space is used again, and nothing is gained by defragmenting. What is not flushed yet counts.
-            db_size_in_use: status.stored_bytes as i64,
+            // Free space is used again, and nothing is gained by defragmenting. What is not flushed yet counts, and an
+            // empty store has a page.
+            db_size_in_use: status.stored_bytes.max(PAGE_BYTES) as i64,
             is_learner: self.handle.is_learner(),
             storage_version: ETCD_VERSION.to_owned(),
             db_size_quota: status.quota_bytes as i64,
+            downgrade_info: Some(downgrade::info(&self.handle)),
         }))
     }
 
@@ -151,8 +159,13 @@ impl Maintenance for MaintenanceService {
         Ok(Response::new(MoveLeaderResponse { header: None }))
     }
 
-    async fn downgrade(&self, _: Request<DowngradeRequest>) -> Result<Response<DowngradeResponse>, Status> {
-        Err(Status::unimplemented("Downgrade is not served by this version"))
+    async fn downgrade(
+        &self,
+        request: Request<DowngradeRequest>,
+    ) -> Result<Response<DowngradeResponse>, Status> {
+        self.check_root(request.metadata()).await?;
+        let version = downgrade::run(&self.handle, request.get_ref()).await?;
+        Ok(Response::new(DowngradeResponse { header: self.header(), version }))
     }
 }
 

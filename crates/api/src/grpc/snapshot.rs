@@ -2,9 +2,9 @@
 //! It shows what this member had applied when it was asked, and ends with an error if it is not whole.
 
 use crate::ETCD_VERSION;
-use crate::grpc::{call_context, refusal};
+use crate::grpc::refusal;
 use base::Code;
-use proto::etcdserverpb::{ResponseHeader, SnapshotResponse};
+use proto::etcdserverpb::SnapshotResponse;
 use server::{BackupPieces, Handle};
 use tokio::sync::mpsc;
 use tonic::Status;
@@ -14,20 +14,20 @@ use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
 type SnapshotSender = mpsc::Sender<Result<SnapshotResponse, Status>>;
 
 pub async fn stream(handle: &Handle) -> Result<BoxStream<SnapshotResponse>, Code> {
-    let header = call_context::header(handle, handle.status().revision);
     let pieces = handle.backup().await?;
     // One response waits; the core reads the following pieces ahead.
     let (sender, receiver) = mpsc::channel(1);
-    tokio::spawn(tell(header, pieces, sender));
+    tokio::spawn(tell(pieces, sender));
     Ok(Box::pin(ReceiverStream::new(receiver)))
 }
 
-async fn tell(header: ResponseHeader, mut pieces: BackupPieces, responses: SnapshotSender) {
+async fn tell(mut pieces: BackupPieces, responses: SnapshotSender) {
     loop {
         let response = match pieces.next().await {
             Ok(None) => return,
             Ok(Some(piece)) => Ok(SnapshotResponse {
-                header: Some(header),
+                // As etcd answers it.
+                header: None,
                 remaining_bytes: piece.left_bytes,
                 blob: piece.bytes,
                 version: ETCD_VERSION.to_owned(),

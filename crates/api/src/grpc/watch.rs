@@ -58,6 +58,7 @@ impl StreamingService<WatchRequest> for WatchService {
         let service = self.clone();
         let (metadata, _, requests) = request.into_parts();
         Box::pin(async move {
+            call_context::wait_for_leader(&service.handle, &metadata).await.map_err(refusal::render)?;
             service.begin(&metadata, requests).map(tonic::Response::new).map_err(refusal::render)
         })
     }

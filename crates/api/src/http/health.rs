@@ -8,6 +8,7 @@ use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use base::Code;
+use coord::Alarm;
 use serde::{Deserialize, Serialize};
 use server::Handle;
 use std::sync::Arc;
@@ -46,8 +47,12 @@ pub async fn health(
 }
 
 async fn check_health(handle: &Handle, options: &HealthOptions) -> Result<(), String> {
-    if handle.status().no_space.is_some() && options.exclude != "NOSPACE" {
+    let alarms = handle.known_alarms();
+    if alarms.iter().any(Alarm::refuses_growth) && options.exclude != "NOSPACE" {
         return Err("ALARM NOSPACE".to_owned());
+    }
+    if alarms.iter().any(Alarm::refuses_changes) && options.exclude != "CORRUPT" {
+        return Err("ALARM CORRUPT".to_owned());
     }
     let serializable = options.serializable == "true";
     if !serializable && handle.status().leader.is_none() {

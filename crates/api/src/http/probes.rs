@@ -5,6 +5,7 @@
 use crate::http::{HttpState, health};
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
+use coord::Alarm;
 use server::Handle;
 use std::fmt::Write;
 
@@ -42,7 +43,9 @@ impl Check {
 
     async fn run(self, handle: &Handle) -> Result<(), String> {
         let serializable = match self {
-            // A member that finds its data damaged stops instead of raising an alarm, and every member votes.
+            Check::DataCorruption if is_corrupt(handle) => {
+                return Err("alarm activated: CORRUPT".to_owned());
+            }
             Check::DataCorruption => return Ok(()),
             Check::NonLearner if handle.is_learner() => return Err("the local node is a learner".to_owned()),
             Check::NonLearner => return Ok(()),
@@ -51,6 +54,10 @@ impl Check {
         };
         health::read(handle, serializable).await.map_err(|code| code.to_string())
     }
+}
+
+fn is_corrupt(handle: &Handle) -> bool {
+    handle.known_alarms().iter().any(Alarm::refuses_changes)
 }
 
 pub async fn livez(State(views): State<HttpState>, RawQuery(query): RawQuery) -> (StatusCode, String) {

@@ -73,6 +73,8 @@ impl World {
             watch_progress_interval: Duration::from_secs(600),
             client_tls: false,
             peer_security: Default::default(),
+            force_new_cluster: false,
+            strict_reconfig: false,
             drain_timeout: Duration::from_secs(5),
             audit: None,
             auth,

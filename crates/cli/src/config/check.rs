@@ -17,6 +17,7 @@ use server::{
 };
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 
@@ -29,6 +30,9 @@ pub struct CheckedConfig {
     pub config: Config,
     /// Where clients are served; the first is the client address of the configuration.
     pub client_addrs: Vec<ListenAddr>,
+    pub client_sockets: Vec<ListenSocket>,
+    /// Where peers are heard beside the member's own address.
+    pub more_peer_addrs: Vec<SocketAddr>,
     /// The listen address of the data API, and its advertised address.
     pub http_addr: Option<SocketAddr>,
     pub advertise_http: String,
@@ -56,6 +60,14 @@ pub struct CheckedConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenAddr {
     pub address: SocketAddr,
+    /// With TLS.
+    pub sealed: bool,
+}
+
+/// A Unix socket to listen on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenSocket {
+    pub path: PathBuf,
     /// With TLS.
     pub sealed: bool,
 }
@@ -207,6 +219,8 @@ fn assemble(values: &Values) -> CheckedConfig {
         watch_progress_interval: ms(Id::WatchProgressIntervalMs),
         client_tls: tls.is_some(),
         peer_security: PeerSecurity::default(),
+        force_new_cluster: false,
+        strict_reconfig: false,
         drain_timeout: ms(Id::DrainTimeoutMs),
         audit: audit(values),
         auth: AuthConfig {
@@ -231,6 +245,8 @@ fn assemble(values: &Values) -> CheckedConfig {
     };
     CheckedConfig {
         client_addrs: vec![ListenAddr { address: config.client_addr, sealed: tls.is_some() }],
+        client_sockets: vec![],
+        more_peer_addrs: vec![],
         http_addr: values.text(Id::HttpAddr).parse().ok(),
         advertise_http: values.text(Id::AdvertiseHttp).to_owned(),
         connections_max: bytes(Id::ConnectionsMax),

@@ -58,6 +58,8 @@ pub fn peers(values: &Values) -> Option<PeerFiles> {
         key: path(values, Id::PeerKeyFile)?,
         ca: path(values, Id::PeerTrustedCaFile)?,
         crl: path(values, Id::PeerCrlFile),
+        allowed_names: vec![],
+        allowed_hosts: vec![],
     })
 }
 

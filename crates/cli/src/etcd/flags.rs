@@ -1,4 +1,4 @@
-//! Every flag of etcd 3.4 to 3.6, with its treatment here.
+//! Every flag of etcd 3.4 to 3.7, with its treatment here.
 //! A flag is honoured, accepted without effect, or refused because a user must not rely on it. The
 //! table in COMPAT.md has the same rows.
 
@@ -41,14 +41,18 @@ impl Flag {
 /// Flags that come and go between releases; one of them that is not in the table is accepted without effect.
 pub const EXPERIMENTAL: &str = "experimental-";
 
-const NAMES: FlagTreatment = FlagTreatment::Refused(
-    "a certificate is believed by who signed it, and a member's by the address that it names",
+const NAMES: FlagTreatment = FlagTreatment::Refused("a client's certificate is believed by who signed it");
+const ONE_PEER_CERTIFICATE: FlagTreatment = FlagTreatment::Refused(
+    "a member shows one certificate to its peers, good for both ends: give it as --peer-cert-file",
 );
 const DISCOVERY: FlagTreatment =
     FlagTreatment::Refused("discovery services are not asked; list the members in --initial-cluster");
+const UNASKED: FlagTreatment = FlagTreatment::NoEffect("discovery services are not asked");
 const V2: FlagTreatment = FlagTreatment::NoEffect("the v2 API is not served");
 const OTHER_STORE: FlagTreatment = FlagTreatment::NoEffect("the storage engine is another one");
 const WATCHED: FlagTreatment = FlagTreatment::NoEffect("there is nothing here that it would set");
+const DIALS_NOTHING: FlagTreatment =
+    FlagTreatment::NoEffect("the JSON gateway is part of the member and does not dial it");
 const TRACING: FlagTreatment = FlagTreatment::NoEffect("distributed tracing is not exported");
 
 const fn switch(name: &'static str, treatment: FlagTreatment) -> Flag {
@@ -66,7 +70,7 @@ pub static TABLE: &[Flag] = &[
     value("name", Honoured),
     value("data-dir", Honoured),
     value("listen-client-urls", Honoured),
-    value("listen-client-http-urls", NoEffect("HTTP is served on the client port as well")),
+    value("listen-client-http-urls", Honoured),
     value("listen-peer-urls", Honoured),
     value("heartbeat-interval", Honoured),
     value("election-timeout", Honoured),
@@ -84,11 +88,13 @@ pub static TABLE: &[Flag] = &[
     value("grpc-keepalive-min-time", NoEffect("frequent pings are answered")),
     value("grpc-keepalive-interval", NoEffect("a ping every 30 seconds")),
     value("grpc-keepalive-timeout", NoEffect("a ping is waited for 20 seconds")),
+    value("raft-read-timeout", NoEffect("a peer that is silent is dropped after its pings fail")),
+    value("raft-write-timeout", NoEffect("a peer that takes nothing is dropped after its pings fail")),
     switch("initial-election-tick-advance", WATCHED),
     switch("socket-reuse-port", WATCHED),
     switch("socket-reuse-address", WATCHED),
     switch("unsafe-no-fsync", NoEffect("every write is synced")),
-    switch("force-new-cluster", Refused("a cluster is not remade from one member; restore a copy instead")),
+    switch("force-new-cluster", Honoured),
     // Clustering
     value("initial-advertise-peer-urls", Honoured),
     value("initial-cluster", Honoured),
@@ -96,16 +102,27 @@ pub static TABLE: &[Flag] = &[
     value("initial-cluster-state", Honoured),
     value("advertise-client-urls", Honoured),
     switch("pre-vote", NoEffect("candidates always ask first")),
-    switch("strict-reconfig-check", NoEffect("always checked")),
+    switch("strict-reconfig-check", Honoured),
     value("auto-compaction-mode", Honoured),
     value("auto-compaction-retention", Honoured),
     value("discovery", DISCOVERY),
-    value("discovery-fallback", NoEffect("discovery services are not asked")),
+    value("discovery-fallback", UNASKED),
     value("discovery-proxy", DISCOVERY),
     value("discovery-srv", DISCOVERY),
     value("discovery-srv-name", DISCOVERY),
     value("discovery-endpoints", DISCOVERY),
     value("discovery-token", DISCOVERY),
+    value("discovery-dial-timeout", UNASKED),
+    value("discovery-request-timeout", UNASKED),
+    value("discovery-keepalive-time", UNASKED),
+    value("discovery-keepalive-timeout", UNASKED),
+    switch("discovery-insecure-transport", UNASKED),
+    switch("discovery-insecure-skip-tls-verify", UNASKED),
+    value("discovery-cert", UNASKED),
+    value("discovery-key", UNASKED),
+    value("discovery-cacert", UNASKED),
+    value("discovery-user", UNASKED),
+    value("discovery-password", UNASKED),
     switch("enable-v2", V2),
     value("v2-deprecation", V2),
     value("proxy", Refused("this is a member, not a proxy")),
@@ -114,11 +131,13 @@ pub static TABLE: &[Flag] = &[
     value("proxy-dial-timeout", V2),
     value("proxy-write-timeout", V2),
     value("proxy-read-timeout", V2),
-    value("config-file", Refused("the file is not read; give its settings as flags or ETCD_... variables")),
+    value("config-file", Honoured),
     value("feature-gates", WATCHED),
     // Security
     value("cert-file", Honoured),
     value("key-file", Honoured),
+    value("client-cert-file", DIALS_NOTHING),
+    value("client-key-file", DIALS_NOTHING),
     switch("client-cert-auth", Honoured),
     value("client-crl-file", Honoured),
     value("client-cert-allowed-hostname", NAMES),
@@ -126,10 +145,12 @@ pub static TABLE: &[Flag] = &[
     switch("auto-tls", Honoured),
     value("peer-cert-file", Honoured),
     value("peer-key-file", Honoured),
+    value("peer-client-cert-file", ONE_PEER_CERTIFICATE),
+    value("peer-client-key-file", ONE_PEER_CERTIFICATE),
     switch("peer-client-cert-auth", Honoured),
     value("peer-trusted-ca-file", Honoured),
-    value("peer-cert-allowed-cn", NAMES),
-    value("peer-cert-allowed-hostname", NAMES),
+    value("peer-cert-allowed-cn", Honoured),
+    value("peer-cert-allowed-hostname", Honoured),
     switch("peer-auto-tls", Honoured),
     value("peer-crl-file", Honoured),
     switch("peer-skip-client-san-verification", NoEffect("where a connection comes from is not looked up")),
@@ -196,6 +217,129 @@ mod tests {
     fn no_flag_has_two_rows() {
         let names: BTreeSet<&str> = TABLE.iter().map(|flag| flag.name).collect();
         assert_eq!(names.len(), TABLE.len());
+    }
+
+    /// What `etcd --help` of 3.7.1 lists, besides `--config-file`.
+    const FLAGS_OF_3_7: &[&str] = &[
+        "advertise-client-urls",
+        "auth-token",
+        "auth-token-ttl",
+        "auto-compaction-mode",
+        "auto-compaction-retention",
+        "auto-tls",
+        "backend-batch-interval",
+        "backend-batch-limit",
+        "backend-bbolt-freelist-type",
+        "bcrypt-cost",
+        "bootstrap-defrag-threshold-megabytes",
+        "cert-file",
+        "cipher-suites",
+        "client-cert-allowed-hostname",
+        "client-cert-auth",
+        "client-cert-file",
+        "client-crl-file",
+        "client-key-file",
+        "compact-hash-check-time",
+        "compaction-batch-limit",
+        "compaction-sleep-interval",
+        "corrupt-check-time",
+        "cors",
+        "data-dir",
+        "discovery",
+        "discovery-cacert",
+        "discovery-cert",
+        "discovery-dial-timeout",
+        "discovery-endpoints",
+        "discovery-fallback",
+        "discovery-insecure-skip-tls-verify",
+        "discovery-insecure-transport",
+        "discovery-keepalive-time",
+        "discovery-keepalive-timeout",
+        "discovery-key",
+        "discovery-password",
+        "discovery-proxy",
+        "discovery-request-timeout",
+        "discovery-srv",
+        "discovery-srv-name",
+        "discovery-token",
+        "discovery-user",
+        "distributed-tracing-address",
+        "distributed-tracing-instance-id",
+        "distributed-tracing-sampling-rate",
+        "distributed-tracing-service-name",
+        "downgrade-check-time",
+        "election-timeout",
+        "enable-distributed-tracing",
+        "enable-grpc-gateway",
+        "enable-log-rotation",
+        "enable-pprof",
+        "feature-gates",
+        "force-new-cluster",
+        "grpc-keepalive-interval",
+        "grpc-keepalive-min-time",
+        "grpc-keepalive-timeout",
+        "heartbeat-interval",
+        "host-whitelist",
+        "initial-advertise-peer-urls",
+        "initial-cluster",
+        "initial-cluster-state",
+        "initial-cluster-token",
+        "initial-election-tick-advance",
+        "key-file",
+        "listen-client-http-urls",
+        "listen-client-urls",
+        "listen-metrics-urls",
+        "listen-peer-urls",
+        "log-format",
+        "log-level",
+        "log-outputs",
+        "log-rotation-config-json",
+        "logger",
+        "max-concurrent-streams",
+        "max-learners",
+        "max-request-bytes",
+        "max-snapshots",
+        "max-txn-ops",
+        "max-wals",
+        "memory-mlock",
+        "metrics",
+        "name",
+        "peer-auto-tls",
+        "peer-cert-allowed-cn",
+        "peer-cert-allowed-hostname",
+        "peer-cert-file",
+        "peer-client-cert-auth",
+        "peer-client-cert-file",
+        "peer-client-key-file",
+        "peer-crl-file",
+        "peer-key-file",
+        "peer-skip-client-san-verification",
+        "peer-trusted-ca-file",
+        "pre-vote",
+        "quota-backend-bytes",
+        "raft-read-timeout",
+        "raft-write-timeout",
+        "self-signed-cert-validity",
+        "snapshot-catchup-entries",
+        "snapshot-count",
+        "socket-reuse-address",
+        "socket-reuse-port",
+        "strict-reconfig-check",
+        "tls-max-version",
+        "tls-min-version",
+        "trusted-ca-file",
+        "unsafe-no-fsync",
+        "v2-deprecation",
+        "wal-dir",
+        "warning-apply-duration",
+        "warning-unary-request-duration",
+        "watch-progress-notify-interval",
+    ];
+
+    #[test]
+    fn every_flag_of_etcd_3_7_is_in_the_table() {
+        let unknown: Vec<_> = FLAGS_OF_3_7.iter().filter(|name| Flag::find(name).is_none()).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
     }
 
     #[test]

@@ -6,13 +6,13 @@ use super::flags::FlagTreatment;
 use super::line::GivenFlag;
 use super::urls::{self, Url};
 use crate::client::duration;
-use crate::config::check::{self, CheckedConfig, ListenAddr, OutputStyle, Problems};
+use crate::config::check::{self, CheckedConfig, ListenAddr, ListenSocket, OutputStyle, Problems};
 use crate::config::gather;
 use crate::config::setting::Id;
 use crate::config::values::{Origin, Value};
 use crate::log::Output;
 use server::CompactionConfig;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 /// etcd's own timeout of a request is this, and two elections.
@@ -20,6 +20,7 @@ const REQUEST_TIMEOUT_MS: u64 = 5_000;
 const QUOTA_BYTES_DEFAULT: u64 = 2 * 1024 * 1024 * 1024;
 const BCRYPT_COSTS: std::ops::RangeInclusive<u32> = 4..=31;
 const ELECTION_MS_DEFAULT: u64 = 1_000;
+const DEFAULT_CLIENT_ADDR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 2379));
 /// etcd, too, reports progress no more often.
 const PROGRESS_MS_MIN: u128 = 100;
 
@@ -40,6 +41,17 @@ pub fn translate(given: &[GivenFlag]) -> Result<CheckedConfig, Problems> {
     let hosts = told.iter().filter_map(|url| url.place.rsplit_once(':')).map(|(host, _)| host.to_owned());
     checked.browsers.hosts.extend(hosts);
     checked.client_addrs = places.clients;
+    checked.client_sockets = places.sockets;
+    if let Some(url) = told.first().filter(|url| url.is_unix) {
+        checked.config.advertise_client = url.text();
+    }
+    checked.more_peer_addrs = places.more_peers;
+    checked.config.strict_reconfig = translation.is_on("strict-reconfig-check", true);
+    checked.config.force_new_cluster = translation.is_on("force-new-cluster", false);
+    if let Some(files) = &mut checked.config.peer_security.files {
+        files.allowed_names = translation.list("peer-cert-allowed-cn");
+        files.allowed_hosts = translation.list("peer-cert-allowed-hostname");
+    }
     checked.metrics_addrs = places.metrics;
     // etcd has no such port; a variable enables it.
     checked.http_addr = None;
@@ -56,6 +68,8 @@ pub fn translate(given: &[GivenFlag]) -> Result<CheckedConfig, Problems> {
 /// What a member needs to know beyond its settings.
 struct ClusterAddresses {
     clients: Vec<ListenAddr>,
+    sockets: Vec<ListenSocket>,
+    more_peers: Vec<SocketAddr>,
     metrics: Vec<ListenAddr>,
     /// The advertised client URL is `https`.
     advertise_tls: bool,
@@ -114,16 +128,19 @@ impl Translation<'_> {
         self.take_request_timeout();
         let exists = self.take_cluster_state();
         self.take_log_level();
-        let (clients, advertise_tls) = self.take_client_urls();
+        let (clients, sockets, advertise_tls) = self.take_client_urls();
         let metrics = self.listen("listen-metrics-urls");
-        self.take_client_tls(clients.iter().chain(&metrics).any(|listen| listen.sealed));
-        self.take_peer_urls(&name);
+        let any_sealed = clients.iter().chain(&metrics).any(|listen| listen.sealed);
+        self.take_client_tls(any_sealed || sockets.iter().any(|socket| socket.sealed));
+        let more_peers = self.take_peer_urls(&name);
         self.take_progress_interval("experimental-watch-progress-notify-interval");
         self.take_progress_interval("watch-progress-notify-interval");
         let timed = self.take_metrics();
         let compaction = self.take_compaction();
         ClusterAddresses {
             clients,
+            sockets,
+            more_peers,
             metrics,
             advertise_tls,
             outputs: self.outputs(),
@@ -276,19 +293,25 @@ impl Translation<'_> {
         }
     }
 
-    /// Every listen URL gets a listener; the first one is the client address.
-    fn take_client_urls(&mut self) -> (Vec<ListenAddr>, bool) {
+    /// Every listen URL gets a listener; the first one is the client address. Those for HTTP alone serve gRPC, too.
+    fn take_client_urls(&mut self) -> (Vec<ListenAddr>, Vec<ListenSocket>, bool) {
         let mut listened = self.listen("listen-client-urls");
-        if listened.is_empty() {
-            listened = vec![ListenAddr { address: SocketAddr::from(([127, 0, 0, 1], 2379)), sealed: false }];
+        let mut sockets = self.listen_unix("listen-client-urls");
+        if listened.is_empty() && sockets.is_empty() {
+            listened = vec![ListenAddr { address: DEFAULT_CLIENT_ADDR, sealed: false }];
         }
-        self.follow(Id::ClientAddr, listened[0].address.to_string());
-        let mut sealed = listened[0].sealed;
+        listened.extend(self.listen("listen-client-http-urls"));
+        sockets.extend(self.listen_unix("listen-client-http-urls"));
+        let first = listened.first().map_or(DEFAULT_CLIENT_ADDR, |listen| listen.address);
+        self.follow(Id::ClientAddr, first.to_string());
+        let mut sealed = listened.first().is_some_and(|listen| listen.sealed);
         if let Some(advertised) = self.urls("advertise-client-urls").into_iter().next() {
             sealed = advertised.sealed;
-            self.follow(Id::AdvertiseClient, advertised.place);
+            if !advertised.is_unix {
+                self.follow(Id::AdvertiseClient, advertised.place);
+            }
         }
-        (listened, sealed)
+        (listened, sockets, sealed)
     }
 
     fn take_client_tls(&mut self, sealed: bool) {
@@ -347,16 +370,22 @@ impl Translation<'_> {
         }
     }
 
-    fn take_peer_urls(&mut self, name: &str) {
+    /// Returns the addresses beside the first at which peers are heard.
+    fn take_peer_urls(&mut self, name: &str) -> Vec<SocketAddr> {
         let listened = self.listen("listen-peer-urls");
-        match listened[..] {
-            [] => {}
-            [listen] => self.follow(Id::PeerAddr, listen.address.to_string()),
-            [..] => {
-                self.problems.push("--listen-peer-urls: a member listens on one URL for its peers".to_owned())
-            }
+        if let Some(first) = listened.first() {
+            self.follow(Id::PeerAddr, first.address.to_string());
         }
         let sealed = listened.first().is_some_and(|listen| listen.sealed);
+        for flag in ["listen-peer-urls", "initial-advertise-peer-urls", "initial-cluster"] {
+            if self.given(flag).is_some_and(|given| given.value.contains("unix")) && self.has_unix_urls(flag)
+            {
+                self.problems.push(format!("--{flag}: members reach each other by http or https"));
+            }
+        }
+        if listened.iter().any(|listen| listen.sealed != sealed) {
+            self.problems.push("--listen-peer-urls must all be http or all https".to_owned());
+        }
         self.take_peer_tls(sealed);
         let mut advertised = self.urls("initial-advertise-peer-urls");
         if advertised.len() > 1 {
@@ -384,6 +413,24 @@ impl Translation<'_> {
                 members.iter().map(|(name, url)| format!("{name}={}", url.place)).collect();
             self.settings.push((Id::InitialCluster, Value { text: listed.join(","), origin }));
         }
+        listened.iter().skip(1).map(|listen| listen.address).collect()
+    }
+
+    fn has_unix_urls(&self, flag: &str) -> bool {
+        self.list(flag).iter().any(|url| {
+            let url = url.split_once('=').map_or(url.as_str(), |(_, url)| url);
+            url.starts_with("unix://") || url.starts_with("unixs://")
+        })
+    }
+
+    /// The words of a list; none if it is not given.
+    fn list(&self, flag: &str) -> Vec<String> {
+        let words = self.given(flag).map_or("", |given| given.value.as_str()).split(',').map(str::trim);
+        words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    }
+
+    fn is_on(&self, flag: &str, default: bool) -> bool {
+        self.given(flag).map_or(default, |given| given.value != "false")
     }
 
     fn take_peer_tls(&mut self, sealed: bool) {
@@ -426,13 +473,18 @@ impl Translation<'_> {
 
     fn listen(&mut self, name: &str) -> Vec<ListenAddr> {
         let mut addresses = vec![];
-        for Url { place, sealed } in self.urls(name) {
+        for Url { place, sealed, .. } in self.urls(name).into_iter().filter(|url| !url.is_unix) {
             match urls::to_listen(&place) {
                 Ok(address) => addresses.push(ListenAddr { address, sealed }),
                 Err(problem) => self.problems.push(format!("--{name}: {problem}")),
             }
         }
         addresses
+    }
+
+    fn listen_unix(&mut self, name: &str) -> Vec<ListenSocket> {
+        let sockets = self.urls(name).into_iter().filter(|url| url.is_unix);
+        sockets.map(|url| ListenSocket { path: url.place.into(), sealed: url.sealed }).collect()
     }
 
     fn outputs(&self) -> Vec<Output> {

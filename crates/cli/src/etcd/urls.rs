@@ -1,14 +1,29 @@
-//! etcd's URLs: `http://host:port` or `https://host:port`, in lists separated by commas.
-//! A text goes in; the host and port come out, and whether TLS is used, or a sentence that says what is wrong with it.
+//! etcd's URLs: `http://host:port` or `https://host:port`, or `unix://path` and `unixs://path`, in lists separated by
+//! commas. A text goes in; the host and port or the path come out, and whether TLS is used, or a sentence that says
+//! what is wrong with it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// `host:port`
+    /// `host:port`, or the path of a Unix socket.
     pub place: String,
     /// With TLS.
     pub sealed: bool,
+    pub is_unix: bool,
+}
+
+impl Url {
+    /// As it was given.
+    pub fn text(&self) -> String {
+        let scheme = match (self.is_unix, self.sealed) {
+            (true, true) => "unixs",
+            (true, false) => "unix",
+            (false, true) => "https",
+            (false, false) => "http",
+        };
+        format!("{scheme}://{}", self.place)
+    }
 }
 
 pub fn parse_all(list: &str) -> Result<Vec<Url>, String> {
@@ -20,8 +35,11 @@ pub fn parse(url: &str) -> Result<Url, String> {
         url.split_once("://").ok_or_else(|| format!("\"{url}\" is not a URL, as http://127.0.0.1:2379"))?;
     match scheme {
         "http" | "https" => {}
-        "unix" | "unixs" => return Err(format!("{url}: Unix sockets are not served; use http://IP:PORT")),
-        _ => return Err(format!("{url}: the scheme must be http or https")),
+        "unix" | "unixs" if rest.is_empty() => return Err(format!("{url}: a Unix socket needs a path")),
+        "unix" | "unixs" => {
+            return Ok(Url { place: rest.to_owned(), sealed: scheme == "unixs", is_unix: true });
+        }
+        _ => return Err(format!("{url}: the scheme must be http, https, unix or unixs")),
     }
     let host_port = rest.strip_suffix('/').unwrap_or(rest);
     if host_port.contains(['/', '?', '#', '@']) {
@@ -34,7 +52,7 @@ pub fn parse(url: &str) -> Result<Url, String> {
     if host.is_empty() || port.parse::<u16>().is_err() || (host.contains(':') && !bracketed) {
         return Err(format!("{url} is not of the form http://HOST:PORT"));
     }
-    Ok(Url { place: host_port.to_owned(), sealed: scheme == "https" })
+    Ok(Url { place: host_port.to_owned(), sealed: scheme == "https", is_unix: false })
 }
 
 /// An address to listen on; a name other than `localhost` is refused, as etcd does.
@@ -67,16 +85,28 @@ mod tests {
     #[test]
     fn a_list_of_urls_is_a_list_of_hosts_and_ports() {
         let list = parse_all("http://127.0.0.1:2379, https://db.example:80/,http://[::1]:2379").unwrap();
-        let url = |place: &str, sealed| Url { place: place.to_owned(), sealed };
+        let url = |place: &str, sealed| Url { place: place.to_owned(), sealed, is_unix: false };
         let expected = [url("127.0.0.1:2379", false), url("db.example:80", true), url("[::1]:2379", false)];
         assert_eq!(list, expected);
     }
 
     #[test]
+    fn a_unix_socket_has_a_path_as_etcd_writes_it() {
+        for (text, place, sealed) in [
+            ("unix://localhost:m0", "localhost:m0", false),
+            ("unixs:///run/etcd.sock", "/run/etcd.sock", true),
+        ] {
+            let url = parse(text).unwrap();
+            assert_eq!(url, Url { place: place.to_owned(), sealed, is_unix: true });
+            assert_eq!(url.text(), text);
+        }
+        assert!(parse("unix://").is_err());
+    }
+
+    #[test]
     fn what_cannot_be_served_is_refused_with_a_reason() {
         let table = [
-            ("unix://run/etcd.sock:1", "Unix sockets are not served"),
-            ("ftp://127.0.0.1:1", "must be http or https"),
+            ("ftp://127.0.0.1:1", "must be http, https, unix or unixs"),
             ("127.0.0.1:1", "is not a URL"),
             ("http://127.0.0.1", "needs a port"),
             ("http://127.0.0.1:1/path", "no path"),

@@ -168,9 +168,12 @@ fn refused(dir: &Path, args: &[&str]) -> Output {
 fn what_cannot_be_honoured_is_refused_before_anything_starts() {
     let dir = TempDir::new().unwrap();
     std::fs::create_dir_all(dir.path().join("old.etcd/member")).unwrap();
+    std::fs::write(dir.path().join("bad.yaml"), "name: a\nnome: b\n").unwrap();
     let table: &[(&[&str], &str)] = &[
         (&["--discovery", "https://discovery.etcd.io/x"], "list the members in --initial-cluster"),
-        (&["--listen-client-urls", "unix://etcd:1"], "Unix sockets are not served"),
+        (&["--listen-peer-urls", "unix://etcd:1"], "members reach each other by http or https"),
+        (&["--config-file", "none.yaml"], "cannot read none.yaml"),
+        (&["--config-file", "bad.yaml"], "nome is not a setting of etcd"),
         (&["--no-such-flag"], "flag provided but not defined: -no-such-flag"),
         (&["gateway", "start"], "not a proxy"),
         (&["--name", "old"], "was written by etcd"),
@@ -181,4 +184,200 @@ fn what_cannot_be_honoured_is_refused_before_anything_starts() {
         assert_eq!(output.status.code(), Some(2), "{args:?}: {told}");
         assert!(told.contains(reason), "{args:?}: {told}");
     }
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// One request of HTTP/1 on a stream, and everything that comes back.
+fn ask_on(mut stream: impl Read + Write, path: &str, body: &str) -> String {
+    let len = body.len();
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {len}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = vec![];
+    stream.read_to_end(&mut answer).unwrap();
+    text(answer)
+}
+
+#[test]
+fn a_file_in_the_place_of_all_flags_starts_a_member() {
+    let dir = TempDir::new().unwrap();
+    let [client, http, peer, second_peer] = [(); 4].map(|()| free_port());
+    let config = format!(
+        "# as etcd.conf.yml.sample\nname: 'infra0'\ndata-dir: {data}\nwal-dir:\n\
+         listen-client-urls: {client}\nlisten-client-http-urls: {http}\nadvertise-client-urls: {client}\n\
+         listen-peer-urls: {peer},{second_peer}\ninitial-advertise-peer-urls: {peer}\n\
+         initial-cluster: infra0={peer}\nlog-outputs: [stderr]\ncipher-suites: [\n  A,\n  B\n]\n\
+         client-transport-security:\n  cert-file:\n  client-cert-auth: false\n",
+        data = dir.path().join("data").display(),
+        client = url(client),
+        http = url(http),
+        peer = url(peer),
+        second_peer = url(second_peer),
+    );
+    let path = dir.path().join("etcd.yaml");
+    std::fs::write(&path, config).unwrap();
+    let mut command = althing();
+    command.current_dir(dir.path()).args(["etcd", "--name", "other", "--config-file"]).arg(&path);
+    let member = start(&mut command);
+    wait_healthy(client);
+    wait_healthy(http);
+    TcpStream::connect(("127.0.0.1", second_peer)).unwrap();
+    let members = ask_on(TcpStream::connect(("127.0.0.1", client)).unwrap(), "/v3/cluster/member/list", "{}");
+    assert!(members.contains(r#""name":"infra0""#), "{members}");
+    let (_, log) = terminate(member);
+    assert!(log.contains("without effect beside it: --name"), "{log}");
+    assert!(log.contains("accepted without effect: cipher-suites"), "{log}");
+    assert!(dir.path().join("data").is_dir());
+}
+
+#[test]
+fn unix_sockets_and_a_port_with_and_without_tls_are_served() {
+    let dir = TempDir::new().unwrap();
+    let [client, peer] = [(); 2].map(|()| free_port());
+    let socket = dir.path().join("etcd.sock");
+    let mut command = althing();
+    command
+        .current_dir(dir.path())
+        .args(["etcd", "--listen-client-urls"])
+        .arg(format!("{},https://127.0.0.1:{client},unix://{}", url(client), socket.display()))
+        .args(["--advertise-client-urls", &url(client), "--listen-peer-urls", &url(peer)])
+        .args(["--cert-file", &crate::tls::pem("server.pem"), "--key-file", &crate::tls::pem("server.key")])
+        .args(["--initial-advertise-peer-urls", &url(peer), "--initial-cluster"])
+        .arg(format!("default={}", url(peer)));
+    let member = start(&mut command);
+    wait_healthy(client);
+    let put = r#"{"key":"Zm9v","value":"YmFy"}"#;
+    let stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    let answer = ask_on(stream, "/v3/kv/put", put);
+    assert!(answer.contains(r#""revision":"2""#), "{answer}");
+    let endpoint = format!("https://127.0.0.1:{client}");
+    let mut verb = althing();
+    let got = verb.args(["get", "foo", "--endpoints", &endpoint, "--cacert", &crate::tls::pem("ca.pem")]);
+    let got = got.output().unwrap();
+    assert_eq!(text(got.stdout), "foo\nbar\n", "{}", text(got.stderr));
+    drop(member);
+    assert!(socket.exists(), "a killed process leaves it");
+    let again = start(&mut command);
+    wait_healthy(client);
+    let answer = ask_on(std::os::unix::net::UnixStream::connect(&socket).unwrap(), "/v3/kv/range", put);
+    assert!(answer.contains("YmFy"), "{answer}");
+    drop(again);
+}
+
+struct EtcdMember {
+    client: u16,
+    process: Option<Process>,
+    flags: Vec<String>,
+}
+
+impl EtcdMember {
+    fn start(&mut self, dir: &Path, more: &[&str]) {
+        let mut command = althing();
+        without_variables(&mut command).current_dir(dir).arg("etcd").args(&self.flags).args(more);
+        self.process = Some(Process(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()));
+    }
+
+    fn post(&self, path: &str, body: &str) -> String {
+        ask_on(TcpStream::connect(("127.0.0.1", self.client)).unwrap(), path, body)
+    }
+}
+
+fn three() -> Vec<EtcdMember> {
+    let clients = [(); 3].map(|()| free_port());
+    let peers = [(); 3].map(|()| free_port());
+    let cluster: Vec<String> = (0..3).map(|i| format!("m{i}={}", url(peers[i]))).collect();
+    let flags = |i: usize| {
+        let pairs = [
+            ("--name", format!("m{i}")),
+            ("--initial-cluster", cluster.join(",")),
+            ("--listen-client-urls", url(clients[i])),
+            ("--advertise-client-urls", url(clients[i])),
+            ("--listen-peer-urls", url(peers[i])),
+            ("--initial-advertise-peer-urls", url(peers[i])),
+            ("--heartbeat-interval", "50".to_owned()),
+            ("--election-timeout", "500".to_owned()),
+        ];
+        pairs.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
+    };
+    (0..3).map(|i| EtcdMember { client: clients[i], process: None, flags: flags(i) }).collect()
+}
+
+#[test]
+fn a_member_of_three_serves_once_it_has_a_leader_and_refuses_a_fourth_without_the_third() {
+    let dir = TempDir::new().unwrap();
+    let mut members = three();
+    members[0].start(dir.path(), &[]);
+    until("it runs", || dir.path().join("m0.etcd").is_dir().then_some(()));
+    // The port is bound, and nothing is served there.
+    let mut stream = until("the port is bound", || TcpStream::connect(("127.0.0.1", members[0].client)).ok());
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(1))).unwrap();
+    write!(stream, "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    assert!(stream.read(&mut [0]).is_err(), "it has no leader");
+    members[1].start(dir.path(), &[]);
+    wait_healthy(members[0].client);
+    wait_healthy(members[1].client);
+    // The third is away, so a fourth would leave too few.
+    let add = r#"{"peerURLs":["http://127.0.0.1:1"]}"#;
+    let refused = members[0].post("/v3/cluster/member/add", add);
+    let words = ["unhealthy cluster", "not enough started members"];
+    assert!(words.iter().any(|words| refused.contains(words)), "{refused}");
+}
+
+#[test]
+fn a_second_member_that_has_not_started_keeps_a_third_out_at_once() {
+    let dir = TempDir::new().unwrap();
+    let [client, peer] = [(); 2].map(|()| free_port());
+    let mut command = althing();
+    command
+        .current_dir(dir.path())
+        .args(["etcd", "--listen-client-urls", &url(client), "--advertise-client-urls", &url(client)])
+        .args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)])
+        .args(["--initial-cluster", &format!("default={}", url(peer))]);
+    let _member = start(&mut command);
+    wait_healthy(client);
+    let add = |url: &str| {
+        let stream = TcpStream::connect(("127.0.0.1", client)).unwrap();
+        ask_on(stream, "/v3/cluster/member/add", &format!(r#"{{"peerURLs":["{url}"]}}"#))
+    };
+    assert!(add("http://127.0.0.1:1").contains(r#""peerURLs":["http://127.0.0.1:1"]"#));
+    let refused = add("http://127.0.0.1:2");
+    assert!(refused.contains("re-configuration failed due to not enough started members"), "{refused}");
+}
+
+#[test]
+fn a_member_that_is_forced_to_begin_a_new_cluster_keeps_its_data() {
+    let dir = TempDir::new().unwrap();
+    let mut members = three();
+    members.iter_mut().for_each(|member| member.start(dir.path(), &[]));
+    members.iter().for_each(|member| wait_healthy(member.client));
+    let put = members[0].post("/v3/kv/put", r#"{"key":"Zm9v","value":"YmFy"}"#);
+    assert!(put.contains(r#""revision":"2""#), "{put}");
+    until("the third member has it", || {
+        let range = members[2].post("/v3/kv/range", r#"{"key":"Zm9v","serializable":true}"#);
+        range.contains("YmFy").then_some(())
+    });
+    let mut table = String::new();
+    until("the table of members is in its store", || {
+        table = members[2].post("/v3/cluster/member/list", "{}");
+        (table.matches("clientURLs").count() == 3).then_some(())
+    });
+    for member in &mut members {
+        let process = member.process.take().unwrap();
+        assert!(Command::new("kill").arg(process.0.id().to_string()).status().unwrap().success());
+        let mut process = process;
+        until("it stops", || process.0.try_wait().unwrap());
+    }
+    members[2].start(dir.path(), &["--force-new-cluster"]);
+    wait_healthy(members[2].client);
+    let range = members[2].post("/v3/kv/range", r#"{"key":"Zm9v"}"#);
+    assert!(range.contains("YmFy"), "{range}");
+    let list = members[2].post("/v3/cluster/member/list", "{}");
+    assert_eq!(list.matches("peerURLs").count(), 1, "{list}");
+    let put = members[2].post("/v3/kv/put", r#"{"key":"YQ=="}"#);
+    assert!(put.contains(r#""revision":"3""#), "{put}");
 }

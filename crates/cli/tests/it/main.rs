@@ -21,6 +21,7 @@ mod drain;
 mod elections;
 mod etcd;
 mod etcd_flags;
+mod etcd_surface;
 mod etcdctl;
 mod exposure;
 mod gateway;

@@ -78,6 +78,19 @@ fn curl(args: &[&str]) -> Option<String> {
 }
 
 #[test]
+fn a_client_certificate_that_is_its_own_authority_is_believed_and_others_are_logged() {
+    let plan =
+        with_server_certificate(Plan::single()).with(&["--trusted-ca-file", &pem("own-authority.pem")]);
+    let member = plan.start();
+    wait_ready(&member, Some("own-authority"));
+    assert_eq!(out(&member, Some("own-authority"), &["put", "a", "b"]), "OK\n");
+    refusal(&member, Some("stranger"), &["get", "a"]);
+    until("the refusal is logged", || {
+        plan.log().contains("rejected a client's connection: the TLS handshake failed").then_some(())
+    });
+}
+
+#[test]
 fn whatever_clients_speak_is_spoken_inside_tls_and_nothing_else_is_heard() {
     let member = with_server_certificate(Plan::single()).start();
     wait_ready(&member, None);

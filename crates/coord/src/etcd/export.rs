@@ -69,7 +69,9 @@ fn alarm_rows(view: &dyn ReadView) -> Result<Vec<Row>, CorruptRow> {
     let row = |alarm: crate::Alarm| {
         (Message::default().number(1, alarm.member.0).number(2, alarm.kind as u64).0, Vec::new())
     };
-    Ok(sorted(Alarms::load(view)?.iter().map(row)))
+    let mut rows = sorted(Alarms::load(view)?.iter().map(row));
+    rows.dedup();
+    Ok(rows)
 }
 
 fn auth_rows(auth: &Auth) -> Vec<Row> {

@@ -5,10 +5,17 @@
 use super::{FIELD_BYTES, TABLE_BYTES, static_table};
 
 /// The fields that are put into the table.
-const REPEATED: [(&[u8], &[u8]); 2] = [(b"content-type", b"application/grpc"), (b"grpc-status", b"0")];
+const REPEATED: [(&[u8], &[u8]); 3] =
+    [(b"content-type", b"application/grpc"), (b"grpc-status", b"0"), (b"grpc-message", b"")];
 /// What they all take there.
-const REPEATED_BYTES: usize =
-    REPEATED[0].0.len() + REPEATED[0].1.len() + REPEATED[1].0.len() + REPEATED[1].1.len() + 2 * FIELD_BYTES;
+const REPEATED_BYTES: usize = {
+    let (mut sum, mut nth) = (0, 0);
+    while nth < REPEATED.len() {
+        sum += REPEATED[nth].0.len() + REPEATED[nth].1.len() + FIELD_BYTES;
+        nth += 1;
+    }
+    sum
+};
 
 #[derive(Debug)]
 pub struct Encoder {

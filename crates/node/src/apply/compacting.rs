@@ -8,7 +8,7 @@ use crate::lease_clock::LeaderProposals;
 use crate::peer_message::{CompactionMessage, CompactionSignal, PeerMessage};
 use base::mutant::{Mutant, planted};
 use base::{Instant, NodeId, Revision};
-use coord::{AlarmKind, Command, Compact};
+use coord::{Command, Compact};
 
 impl Apply {
     /// Everything from this revision on is still needed here; a reader that is too far behind needs nothing.
@@ -74,7 +74,7 @@ impl Apply {
     }
 
     pub(super) fn has_no_space(&self) -> bool {
-        self.state.alarms().any(|alarm| alarm.kind == AlarmKind::NoSpace)
+        self.state.alarms().any(|alarm| alarm.refuses_growth())
     }
 
     fn with_compactor(

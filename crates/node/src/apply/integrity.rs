@@ -8,7 +8,7 @@ use crate::lease_clock::LeaderProposals;
 use crate::peer_message::{PeerMessage, StateDigest};
 use base::limits::DIGEST_EVERY_ENTRIES;
 use base::{Index, NodeId};
-use coord::{Alarm, AlarmCommand, AlarmKind, Command};
+use coord::{Alarm, AlarmCommand, AlarmKind, AlarmOrigin, Command};
 use std::collections::BTreeSet;
 
 impl Apply {
@@ -59,7 +59,7 @@ impl Apply {
 
     /// Called by the leader; after a lost proposal the next digest shows the divergence again.
     fn raise_corrupt(&self, member: NodeId, out: &mut ApplyOutput) {
-        let alarm = Alarm { kind: AlarmKind::Corrupt, member, automatic: true };
+        let alarm = Alarm { kind: AlarmKind::Corrupt, member, origin: AlarmOrigin::Leader };
         if !self.state.alarms().any(|raised| (raised.kind, raised.member) == (alarm.kind, member)) {
             self.propose_alarm(AlarmCommand::Raise(alarm), out);
         }
@@ -68,7 +68,9 @@ impl Apply {
     /// A member that was replaced leaves no alarm behind.
     pub(super) fn clear_corrupt(&self, out: &mut ApplyOutput) {
         let gone = |alarm: &Alarm| {
-            alarm.kind == AlarmKind::Corrupt && self.state.members().get(alarm.member).is_none()
+            alarm.kind == AlarmKind::Corrupt
+                && alarm.origin == AlarmOrigin::Leader
+                && self.state.members().get(alarm.member).is_none()
         };
         if let Some(alarm) = self.state.alarms().find(gone) {
             self.propose_alarm(AlarmCommand::Clear(alarm), out);

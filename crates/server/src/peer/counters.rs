@@ -2,6 +2,8 @@
 //! Threads add to atomics; a reader gets plain numbers. Counts only grow.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerCounts {
@@ -27,6 +29,7 @@ pub(super) struct PeerCounters {
     frames_refused: AtomicU64,
     frames_dropped: AtomicU64,
     connects: AtomicU64,
+    connected_at: Mutex<Option<Instant>>,
 }
 
 impl PeerCounters {
@@ -50,6 +53,12 @@ impl PeerCounters {
 
     pub fn add_connect(&self) {
         add(&self.connects, 1);
+        *self.connected_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Since the last stream came up.
+    pub fn connected_for(&self) -> Option<Duration> {
+        self.connected_at.lock().unwrap_or_else(PoisonError::into_inner).map(|at| at.elapsed())
     }
 
     pub fn read(&self) -> PeerCounts {

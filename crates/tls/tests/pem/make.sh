@@ -75,3 +75,7 @@ issue ca revoked /CN=alice clientAuth ""
 issue other-ca stranger /CN=root serverAuth,clientAuth $HERE
 openssl ca -config "$scratch/ca/conf" -revoke revoked.pem 2> /dev/null
 openssl ca -config "$scratch/ca/conf" -gencrl -crldays 36500 -out crl.pem 2> /dev/null
+
+# A certificate that is its own authority, and that a client shows.
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout own-authority.key -out own-authority.pem -days 36500 \
+    -subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -addext basicConstraints=critical,CA:TRUE 2> /dev/null

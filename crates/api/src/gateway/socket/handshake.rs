@@ -3,6 +3,7 @@
 //! logged-in user would let it read and write with that user's rights.
 
 use crate::browsers::BrowserGuard;
+use crate::gateway::old_prefix;
 use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, ORIGIN, TRANSFER_ENCODING, UPGRADE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
@@ -11,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use ring::digest;
 
 /// What every request of the gateway begins with; nothing else is looked at.
-const BEGINNING: &[u8] = b"GET /v3/";
+const BEGINNING: &[u8] = b"GET /v3";
 /// A longer head is left to the HTTP server, which refuses it.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 64;
@@ -54,7 +55,10 @@ pub fn hear(bytes: &[u8]) -> HandshakeCheck {
 
 fn parse(head: &[u8]) -> Option<UpgradeRequest> {
     let mut lines = std::str::from_utf8(head).ok()?.split("\r\n");
-    let target = lines.next()?.strip_prefix("GET ")?.strip_suffix(" HTTP/1.1")?.to_owned();
+    let target = lines.next()?.strip_prefix("GET ")?.strip_suffix(" HTTP/1.1")?;
+    let replaced =
+        old_prefix::replace(target.as_bytes()).and_then(|path| String::from_utf8(path.into()).ok());
+    let target = replaced.unwrap_or_else(|| target.to_owned());
     let mut headers = HeaderMap::new();
     for line in lines {
         let (name, value) = line.split_once(':')?;

@@ -99,11 +99,11 @@ fn what_cannot_be_honoured_is_refused_with_a_reason() {
             "client-cert-auth (from --client-cert-auth) is given without trusted-ca-file",
         ),
         ("--discovery http://d", "list the members in --initial-cluster"),
-        ("--force-new-cluster", "--force-new-cluster cannot be honoured"),
-        ("--config-file x.yaml", "the file is not read"),
-        ("--listen-client-urls unix://x:1", "Unix sockets are not served"),
+        ("--peer-client-cert-file x", "give it as --peer-cert-file"),
+        ("--listen-peer-urls unix://x:1", "members reach each other by http or https"),
+        ("--initial-cluster default=unix://x:1", "members reach each other by http or https"),
         ("--listen-client-urls http://db.example:1", "expected IP in URL for binding"),
-        ("--listen-peer-urls http://127.0.0.1:1,http://127.0.0.1:2", "one URL"),
+        ("--listen-peer-urls http://127.0.0.1:1,https://127.0.0.1:2", "all http or all https"),
         ("--initial-cluster-state old", "it must be new or existing"),
         ("--initial-cluster a", "name=http://host:port"),
         ("--initial-cluster a=http://h:1", "does not list this member"),
@@ -120,6 +120,24 @@ fn what_cannot_be_honoured_is_refused_with_a_reason() {
         translated("--auto-tls=false --discovery= --proxy off").is_ok(),
         "turned off, they ask for nothing"
     );
+}
+
+#[test]
+fn further_urls_and_checks_of_members_are_taken() {
+    let line = "--listen-client-urls http://127.0.0.1:1,unix://x:1 --listen-client-http-urls http://127.0.0.1:2 \
+                --listen-peer-urls http://127.0.0.1:3,http://127.0.0.1:4 --strict-reconfig-check=false";
+    let checked = translated(line).unwrap();
+    let ports: Vec<u16> = checked.client_addrs.iter().map(|listen| listen.address.port()).collect();
+    assert_eq!(ports, [1, 2]);
+    assert_eq!(checked.client_sockets[0].path.to_str(), Some("x:1"));
+    assert_eq!(checked.config.peer_addr.port(), 3);
+    assert_eq!(checked.more_peer_addrs[0].port(), 4);
+    assert!(!checked.config.strict_reconfig && !checked.config.force_new_cluster);
+    let checked = translated("--listen-client-urls unix://x:1 --advertise-client-urls unix://x:1").unwrap();
+    assert!(checked.client_addrs.is_empty(), "no port is opened beside it");
+    assert_eq!(checked.config.advertise_client, "unix://x:1");
+    assert!(translated("--force-new-cluster").unwrap().config.force_new_cluster);
+    assert!(translated("").unwrap().config.strict_reconfig, "as in etcd");
 }
 
 #[test]

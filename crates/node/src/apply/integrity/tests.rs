@@ -129,7 +129,7 @@ fn put(value: &'static str) -> Command {
 }
 
 fn corrupt(member: usize) -> Alarm {
-    Alarm { kind: AlarmKind::Corrupt, member: id(member), automatic: true }
+    Alarm { kind: AlarmKind::Corrupt, member: id(member), origin: AlarmOrigin::Leader }
 }
 
 #[test]

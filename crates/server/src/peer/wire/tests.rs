@@ -9,7 +9,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn certified(name: &str, ca: &str) -> PeerTls {
     let pem = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../tls/tests/pem").join(name);
     let (cert, key) = (pem(&format!("{name}.pem")), pem(&format!("{name}.key")));
-    PeerTls::open(PeerFiles { cert, key, ca: pem(ca), crl: None }).unwrap()
+    PeerTls::open(PeerFiles {
+        cert,
+        key,
+        ca: pem(ca),
+        crl: None,
+        allowed_names: vec![],
+        allowed_hosts: vec![],
+    })
+    .unwrap()
 }
 
 /// Whether a byte gets from the acceptor to the dialler, as each side sees it.

@@ -1,0 +1,142 @@
+//! The sockets of clients: TCP, or a Unix socket of the same machine.
+//! A listening socket goes in, connections come out. What only TCP has, as addresses and peeking, is missing for the
+//! others.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::net::UnixListener as StdUnixListener;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+/// A socket that listens, before it is served.
+#[derive(Debug)]
+pub enum Listener {
+    Tcp(std::net::TcpListener),
+    Unix(StdUnixListener),
+}
+
+impl Listener {
+    /// None for a Unix socket.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr().ok(),
+            Listener::Unix(_) => None,
+        }
+    }
+
+    pub(crate) fn into_async(self) -> io::Result<AsyncListener> {
+        match self {
+            Listener::Tcp(listener) => {
+                listener.set_nonblocking(true)?;
+                Ok(AsyncListener::Tcp(TcpListener::from_std(listener)?))
+            }
+            Listener::Unix(listener) => {
+                listener.set_nonblocking(true)?;
+                Ok(AsyncListener::Unix(UnixListener::from_std(listener)?))
+            }
+        }
+    }
+
+    /// For servers that take TCP alone.
+    pub(crate) fn into_tcp(self) -> io::Result<std::net::TcpListener> {
+        match self {
+            Listener::Tcp(listener) => Ok(listener),
+            Listener::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+impl From<std::net::TcpListener> for Listener {
+    fn from(listener: std::net::TcpListener) -> Listener {
+        Listener::Tcp(listener)
+    }
+}
+
+#[derive(Debug)]
+pub enum AsyncListener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl AsyncListener {
+    /// The next connection, and the address that limits count it by.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Socket, IpAddr)>> {
+        match self {
+            AsyncListener::Tcp(listener) => listener.poll_accept(cx).map_ok(|(stream, address)| {
+                // A connection that cannot be told so is served all the same.
+                let _ = stream.set_nodelay(true);
+                (Socket::Tcp(stream), address.ip())
+            }),
+            AsyncListener::Unix(listener) => listener
+                .poll_accept(cx)
+                .map_ok(|(stream, _)| (Socket::Unix(stream), IpAddr::V4(Ipv4Addr::LOCALHOST))),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    pub fn tcp(&self) -> Option<&TcpStream> {
+        match self {
+            Socket::Tcp(stream) => Some(stream),
+            Socket::Unix(_) => None,
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Socket::Tcp(stream) => Pin::new(stream).poll_read(cx, into),
+            Socket::Unix(stream) => Pin::new(stream).poll_read(cx, into),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Socket::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Socket::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Socket::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+            Socket::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Socket::Tcp(stream) => stream.is_write_vectored(),
+            Socket::Unix(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Socket::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Socket::Unix(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Socket::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Socket::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
