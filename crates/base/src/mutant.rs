@@ -305,6 +305,8 @@ mutants! {
     NoteExpiresByOwnClock = "note-expires-by-own-clock",
     /// A region goes by its own table of regions when owners of homes are elected, whatever the others go by.
     ElectorateNotAgreed = "electorate-not-agreed",
+    /// A node of another region says how far the log of its neighbour has come, and is believed.
+    HeartbeatOfAnother = "heartbeat-of-another",
     /// A proposer that skips the promises refuses a change by its own record, which others may have changed.
     StaleTurnAnswers = "stale-turn-answers",
     /// A replica that has lost its disk takes part in ballots at once.
@@ -402,6 +404,7 @@ impl Mutant {
         Mutant::PromiseNotDurable,
         Mutant::PromiseUnchecked,
         Mutant::StaleTurnAnswers,
+        Mutant::HeartbeatOfAnother,
         Mutant::ElectorateNotAgreed,
         Mutant::NoteExpiresByOwnClock,
         Mutant::EmptiedPromises,

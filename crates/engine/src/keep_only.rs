@@ -4,8 +4,8 @@
 use crate::error::Error;
 use crate::member_store::LIVE;
 use base::{NodeId, Table};
+use coord::MEMBERS_KEY;
 use coord::Members;
-use coord::members::MEMBERS_KEY;
 use disk::{Disk, RowRef, Store, guard};
 use std::sync::Arc;
 

@@ -6,6 +6,9 @@ use super::world::{MS, TIMEOUT, World, member};
 use super::{SECOND, counter_value, key, put, read, value, write};
 use crate::actor::RegionId;
 use crate::context::Context;
+use crate::frame::heartbeat::RegionHeartbeat;
+use crate::frame::{Envelope, Frame};
+use crate::hlc::Stamp;
 use crate::home_election::tests::no_two_own_a_scope;
 use crate::mesh::{Input, Request};
 use crate::op::{Attributes, Op};
@@ -86,6 +89,26 @@ fn entries_overtake_each_other(seed: u64) -> Option<String> {
         }
     }
     None
+}
+
+/// A node of a region that is cut off says that its neighbour's log has arrived, which it has not.
+fn a_node_speaks_for_another(seed: u64) -> Option<String> {
+    let mut world = World::of_regions(seed, 2);
+    world.cut_region("r1");
+    let Reply::Written(record) = world.call(1, Request::write(put("k", "v"))) else { return None };
+    let mut session = Session::default();
+    session.observe(&record);
+    let (actor, far) = (record.header.dot.actor, u64::MAX);
+    let heartbeat =
+        RegionHeartbeat { actor, at_ms: far, position: far, last: far, waiting: Stamp::ZERO, digest: 0 };
+    let envelope = Envelope { epoch: Epoch(1), frame: Frame::Heartbeat(Box::new(heartbeat)) };
+    for to in 11..=13 {
+        let (region, envelope) = (actor.region, envelope.clone());
+        world.step(NodeId(to), Input::RemoteFrame { region, from: NodeId(2), envelope });
+    }
+    let reply = world.call(11, get("k", Level::LocalQuorum, &session));
+    (!matches!(reply, Reply::Lagging { .. }))
+        .then(|| format!("what was written is not there, and: {reply:?}"))
 }
 
 /// A region was away until the log was cut; it must not be said to have what was cut.
@@ -388,7 +411,7 @@ fn two_write_unseen(seed: u64) -> Option<String> {
 }
 
 /// Scenes in which a rule between regions matters, and the bug that breaks it.
-pub const SCENES: [(&str, super::Scene, Mutant); 15] = [
+pub const SCENES: [(&str, super::Scene, Mutant); 16] = [
     ("a count is forgotten here", a_count_is_forgotten_here, Mutant::StreamedBeforePersist),
     ("entries overtake each other", entries_overtake_each_other, Mutant::HolesAcknowledged),
     ("the log was cut", the_log_was_cut, Mutant::GapVouched),
@@ -403,6 +426,7 @@ pub const SCENES: [(&str, super::Scene, Mutant); 15] = [
     ("two write what the other has not seen", two_write_unseen, Mutant::LoserNotKept),
     ("an owner that is still there", no_two_own_a_scope, Mutant::HomePromiseForgotten),
     ("an owner that is cut off", no_two_own_a_scope, Mutant::HomeUnconfirmed),
+    ("a node speaks for another", a_node_speaks_for_another, Mutant::HeartbeatOfAnother),
     ("an owner and a region that comes or goes", no_two_own_a_scope, Mutant::ElectorateNotAgreed),
 ];
 
