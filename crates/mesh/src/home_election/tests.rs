@@ -296,11 +296,11 @@ impl World {
 
 fn storm(seed: u64) -> (Option<String>, u64) {
     let mut world = World::new(seed, 2 + (seed % 4) as usize);
-    if seed % 3 == 0 {
+    if seed.is_multiple_of(3) {
         world = world.with_newcomer();
     }
     let wrong = world.run(20 * SECOND, true).or_else(|| {
-        if seed % 3 == 0 {
+        if seed.is_multiple_of(3) {
             world.join_newcomer();
         }
         world.run(20 * SECOND, true).or_else(|| world.calm())
