@@ -62,7 +62,7 @@ pub use lease_command::{Checkpoint, Grant, Guard, Revoke};
 pub use leases::Lease;
 pub use lock_command::{Acquire, CheckFence, Fenced, FencingToken, Leave, Release};
 pub use locks::{ClaimCalls, Fence, LockClaim};
-pub use members::{Member, MemberChange, Members};
+pub use members::{MEMBERS_KEY, Member, MemberChange, Members};
 pub use proposal::Proposal;
 pub use request::Limits;
 pub use rows::CorruptRow;

@@ -4,8 +4,7 @@
 use crate::error::Error;
 use crate::member_store::LIVE;
 use base::{NodeId, Table};
-use coord::Members;
-use coord::members::MEMBERS_KEY;
+use coord::{MEMBERS_KEY, Members};
 use disk::{Disk, RowRef, Store, guard};
 use std::sync::Arc;
 
