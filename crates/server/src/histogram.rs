@@ -53,9 +53,12 @@ impl DurationHistogram {
 impl EncodeMetric for DurationHistogram {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
         let inner = &*self.0;
-        let bound = |nth: usize| match nth + 1 == inner.buckets {
-            true => f64::MAX,
-            false => inner.first_nanos as f64 * (1u64 << nth) as f64 / 1e9,
+        let bound = |nth: usize| {
+            if nth + 1 == inner.buckets {
+                f64::MAX
+            } else {
+                inner.first_nanos as f64 * (1u64 << nth) as f64 / 1e9
+            }
         };
         let buckets: Vec<(f64, u64)> =
             (0..inner.buckets).map(|nth| (bound(nth), inner.counts[nth].load(Relaxed))).collect();

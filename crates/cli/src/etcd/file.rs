@@ -66,10 +66,7 @@ fn parse(text: &str) -> Result<Vec<GivenFlag>, Vec<String>> {
         let (event, at) = event.map_err(|error| vec![error.to_string()])?;
         reader.take(event, at.start.line()).map_err(|problem| vec![problem])?;
     }
-    match reader.problems.is_empty() {
-        true => Ok(reader.given),
-        false => Err(reader.problems),
-    }
+    if reader.problems.is_empty() { Ok(reader.given) } else { Err(reader.problems) }
 }
 
 /// Where the reader is in the document.
