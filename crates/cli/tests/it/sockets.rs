@@ -145,7 +145,9 @@ fn a_socket_says_who_it_is_and_pages_of_others_are_kept_out() {
     assert!(watch(&format!("Origin: http://{}\r\n", member.client)).is_ok());
     // A wrong method is told as it is without a socket.
     let mut wrong = Socket::open(member.client, "/v3/watch", "").unwrap();
-    assert_eq!(wrong.next_frame(), (0x81, b"Method Not Allowed".to_vec()));
+    let refusal = br#"{"code":12,"message":"Method Not Allowed"}"#;
+    assert_eq!(wrong.next_frame(), (0x01, refusal.to_vec()));
+    assert_eq!(wrong.next_frame(), (0x80, vec![]));
     // What is not masked is not read; and who stops says so.
     let mut rude = watch("").unwrap();
     rude.0.write_all(&[0x81, 0x02, b'{', b'}']).unwrap();
