@@ -9,6 +9,7 @@ use crate::actor::{Actor, RegionId};
 use crate::frame::{Shard, StampVector};
 use crate::hlc::Stamp;
 use crate::key::Key;
+use crate::moves::majority;
 use crate::ring::Partition;
 use crate::rows;
 use crate::watermarks::Watermarks;
@@ -84,6 +85,10 @@ impl Mesh {
         let counted = |node: &NodeId| self.topology.member(*node).is_some_and(|member| !member.stale);
         let route = self.route(shard.partition, shard.copies);
         let list: Vec<NodeId> = route.read.iter().copied().filter(counted).collect();
+        // One replica alone vouches for nothing: its clock may be far ahead, and the others would not believe its mark.
+        if list.len() < majority(route.read.len()) {
+            return;
+        }
         let mine = self.known(shard);
         let told = &self.shards.state(shard).told;
         let said = |node: &NodeId| if *node == self.me { Some(&mine) } else { told.get(node) };
