@@ -172,8 +172,7 @@ fn calls() -> Vec<(&'static str, Bytes, Who)> {
         ("/etcdserverpb.Maintenance/HashKV", bytes(etcd::HashKvRequest { revision: 0 }), ROOT),
         ("/etcdserverpb.Maintenance/Snapshot", bytes(etcd::SnapshotRequest {}), ROOT),
         ("/etcdserverpb.Maintenance/MoveLeader", bytes(etcd::MoveLeaderRequest { target_id: ID }), ROOT),
-        // It is not served to any caller.
-        ("/etcdserverpb.Maintenance/Downgrade", bytes(etcd::DowngradeRequest::default()), Who::Anyone),
+        ("/etcdserverpb.Maintenance/Downgrade", bytes(etcd::DowngradeRequest::default()), ROOT),
         ("/etcdserverpb.Auth/AuthStatus", bytes(etcd::AuthStatusRequest {}), Who::NoCredentials),
         ("/etcdserverpb.Auth/Authenticate", bytes(etcd::AuthenticateRequest::default()), Who::Anyone),
         ("/etcdserverpb.Auth/AuthEnable", bytes(etcd::AuthEnableRequest {}), ROOT),

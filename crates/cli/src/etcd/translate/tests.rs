@@ -103,7 +103,7 @@ fn what_cannot_be_honoured_is_refused_with_a_reason() {
         ("--listen-peer-urls unix://x:1", "members reach each other by http or https"),
         ("--initial-cluster default=unix://x:1", "members reach each other by http or https"),
         ("--listen-client-urls http://db.example:1", "expected IP in URL for binding"),
-        ("--listen-peer-urls http://127.0.0.1:1,https://127.0.0.1:2", "all http or all https"),
+        ("--listen-peer-urls http://127.0.0.1:1,https://127.0.0.1:2", "all be http or all https"),
         ("--initial-cluster-state old", "it must be new or existing"),
         ("--initial-cluster a", "name=http://host:port"),
         ("--initial-cluster a=http://h:1", "does not list this member"),
