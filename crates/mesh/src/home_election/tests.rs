@@ -313,6 +313,26 @@ pub(crate) fn no_two_own_a_scope(seed: u64) -> Option<String> {
     (40 * seed..40 * seed + 40).find_map(|seed| storm(seed).0)
 }
 
+/// A region joins. The owner has not heard of it and is cut off; the third region has, and asks the newcomer for its vote.
+pub(crate) fn a_region_joins_unknown_to_the_owner(seed: u64) -> Option<String> {
+    let mut world = World::new(seed, 3).with_newcomer();
+    if let Some(wrong) = world.run(3 * SECOND, false) {
+        return Some(wrong);
+    }
+    if world.owner() != Some(0) {
+        return Some("the first region does not own the scope".to_owned());
+    }
+    for other in 1..3 {
+        world.cut.extend([(0, other), (other, 0)]);
+    }
+    let newcomer = world.regions[2].id;
+    world.regions[1].table.insert(newcomer);
+    world.run(10 * SECOND, false).or_else(|| {
+        world.regions[0].table.insert(newcomer);
+        world.calm()
+    })
+}
+
 /// A few, or as many as `HOME_STORMS` says.
 #[expect(clippy::disallowed_methods, reason = "a test may be told to take its time")]
 fn n_storms() -> u64 {

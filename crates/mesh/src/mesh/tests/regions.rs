@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::frame::heartbeat::RegionHeartbeat;
 use crate::frame::{Envelope, Frame};
 use crate::hlc::Stamp;
-use crate::home_election::tests::no_two_own_a_scope;
+use crate::home_election::tests::{a_region_joins_unknown_to_the_owner, no_two_own_a_scope};
 use crate::mesh::{Input, Request};
 use crate::op::{Attributes, Op};
 use crate::record::Kind;
@@ -427,7 +427,7 @@ pub const SCENES: [(&str, super::Scene, Mutant); 16] = [
     ("an owner that is still there", no_two_own_a_scope, Mutant::HomePromiseForgotten),
     ("an owner that is cut off", no_two_own_a_scope, Mutant::HomeUnconfirmed),
     ("a node speaks for another", a_node_speaks_for_another, Mutant::HeartbeatOfAnother),
-    ("an owner and a region that comes or goes", no_two_own_a_scope, Mutant::ElectorateNotAgreed),
+    ("an owner and a region that joins", a_region_joins_unknown_to_the_owner, Mutant::ElectorateNotAgreed),
 ];
 
 #[test]
