@@ -59,6 +59,8 @@ mutants! {
     DoubtNotKept = "doubt-not-kept",
     /// A member that has lost its disk votes when it has heard from its leader.
     DoubtEndsEarly = "doubt-ends-early",
+    /// A member in doubt does not notice that its leader has gone silent.
+    SilentLeaderKept = "silent-leader-kept",
     /// A member whose last frame is in doubt votes at once.
     VotesInDoubt = "votes-in-doubt",
     /// Its doubt ends with its process.
@@ -358,6 +360,7 @@ impl Mutant {
         Mutant::TailDoubtNotKept,
         Mutant::VotesNotSealed,
         Mutant::DeafLeaderStays,
+        Mutant::SilentLeaderKept,
         Mutant::NewcomerAsksNone,
     ];
 

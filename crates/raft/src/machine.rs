@@ -308,7 +308,7 @@ impl Raft {
         self.node.raft.set_randomized_election_timeout(timeout);
         self.hurry_first_election();
         if !self.may_stand() {
-            self.node.raft.election_elapsed = 0;
+            self.forget_silent_leader(timeout);
         }
         self.node.tick();
         if self.node.raft.election_elapsed == 0 && !self.is_leader() {
@@ -323,6 +323,19 @@ impl Raft {
         let log = &self.node.raft.raft_log;
         let leads_at_once = self.node.raft.prs().is_singleton() && log.persisted < log.last_index();
         !self.doubts_itself() && !leads_at_once && !self.in_flight.iter().any(|flight| flight.installs)
+    }
+
+    /// A member that may not campaign still notices that its leader is silent. It could not ask the others how far
+    /// their logs reach otherwise (ADR 46), and would refuse every pre-vote for the sake of that leader.
+    fn forget_silent_leader(&mut self, timeout: usize) {
+        let raft = &mut self.node.raft;
+        if raft.election_elapsed + 1 < timeout && !planted(Mutant::SilentLeaderKept) {
+            return;
+        }
+        raft.election_elapsed = 0;
+        if !planted(Mutant::SilentLeaderKept) {
+            raft.leader_id = INVALID_ID;
+        }
     }
 
     /// A member that has just started has no leader whose silence it must wait for. If there is a leader after all,

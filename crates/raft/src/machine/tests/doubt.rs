@@ -1,6 +1,7 @@
 //! Members that restart without their disks: which candidates they elect, and when their doubt ends.
 
 use super::*;
+use base::mutant::plant;
 
 /// Member 2 of three has lost its disk, and member 1, the leader, has sent it everything again.
 fn brought_back() -> Cluster {
@@ -46,6 +47,24 @@ fn no_time_ends_a_doubt() {
     cluster.tick_all(&rest, ELECTION_TICKS * 200);
     assert!(cluster.members[&NodeId(2)].is_in_doubt());
     assert!(!has_leader(&cluster, &rest), "the member that may have more does not come back");
+}
+
+/// Whether member 2, in doubt, still follows member 1 after it was silent for so many ticks.
+fn follows_after(ticks: usize) -> bool {
+    let mut cluster = brought_back();
+    cluster.tick_all(&[NodeId(2), NodeId(3)], ticks);
+    cluster.members[&NodeId(2)].status().leader == Some(NodeId(1))
+}
+
+#[test]
+fn a_member_in_doubt_notices_that_its_leader_is_silent() {
+    plant(None);
+    assert!(follows_after(ELECTION_TICKS / 2));
+    assert!(!follows_after(ELECTION_TICKS * 2));
+    plant(Some(Mutant::SilentLeaderKept));
+    let follows = follows_after(ELECTION_TICKS * 2);
+    plant(None);
+    assert!(follows, "the planted bug keeps the leader for ever");
 }
 
 #[test]
