@@ -337,6 +337,8 @@ mutants! {
     ForgedContextJoined = "forged-context-joined",
     /// A member that joins on an empty directory asks no member how far its log reaches.
     NewcomerAsksNone = "newcomer-asks-none",
+    /// A replica whose clock is ahead declares alone that every replica has everything up to now.
+    MarkOfOneReplica = "mark-of-one-replica",
     /// A node believes one peer that every replica has passed a stamp that no clock can have reached.
     FarStampTaken = "far-stamp-taken",
     /// Names of forwarded writes are forgotten by number: a forged number puts those of the real peer out of use.
@@ -374,6 +376,7 @@ impl Mutant {
         Mutant::ReadNotRepaired,
         Mutant::TombstoneNotSynced,
         Mutant::PurgeUnstable,
+        Mutant::MarkOfOneReplica,
         Mutant::PurgedReturns,
         Mutant::FenceIgnored,
         Mutant::SkewKept,

@@ -307,7 +307,7 @@ impl Raft {
         let timeout = self.election_timeout();
         self.node.raft.set_randomized_election_timeout(timeout);
         self.hurry_first_election();
-        if !self.may_stand() {
+        if !self.is_leader() && !self.may_stand() {
             self.forget_silent_leader(timeout);
         }
         self.node.tick();

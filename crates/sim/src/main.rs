@@ -32,7 +32,7 @@ Usage: sim [OPTIONS]
   --locks         every world is about locks, not every fourth
   --auth          every world has auth on, and users with few permissions
   --mesh          worlds of the data plane instead; with --seed, --seeds, --first, --mutant, --mutants
-  --world NAME    with --mesh: storm (default), late-writes, conditional-writes or counted-once
+  --world NAME    with --mesh: storm (default), late-writes, conditional-writes, counted-once or damaged-logs
   --regions       worlds of two or three regions of the data plane; with the same
   --power-cuts    with --seed: the power goes at the point of upkeep that the seed chooses
   --mutant NAME   plant a bug; the run must find it

@@ -1,7 +1,7 @@
 //! Scenes about acknowledged writes that must stay: quorums count only what can tell of them, a request counts as done only
 //! if it took effect, and what was shown stays while a partition moves.
 
-use super::scenes::expect;
+use super::scenes::{delete, expect};
 use super::world::{World, member};
 use super::{SECOND, awake, key, put, read, value};
 use crate::mesh::Request;
@@ -147,8 +147,31 @@ fn a_clock_ahead_forgets_requests(seed: u64) -> Option<String> {
     (count.value() != 20).then(|| format!("{} of 20 are counted", count.value()))
 }
 
+/// A key is written and deleted by a clock that is a year ahead. Then two of its three replicas are away for so long that
+/// none waits for them, and come back.
+fn one_replica_waits_for_none(seed: u64) -> Option<String> {
+    let mut world = World::new(seed, 3);
+    world.hosts.get_mut(&NodeId(1)).unwrap().skew_ms = YEAR_MS;
+    world.run(2 * SECOND);
+    for request in [Request::write(put("k", "v")), delete("k")] {
+        let written = world.call(1, request);
+        if !is_written(&written) {
+            return Some(format!("{written:?}"));
+        }
+    }
+    world.run(2 * SECOND);
+    for (epoch, stale) in [(2, true), (4, false)] {
+        let marked = world.topology.mark(Epoch(epoch), NodeId(2), stale);
+        world.publish(marked.mark(Epoch(epoch + 1), NodeId(3), stale));
+        world.run(6 * SECOND);
+    }
+    let differ = world.differences();
+    (!differ.is_empty()).then(|| format!("replicas stay different: {differ:?}"))
+}
+
 /// Scenes in which a rule matters, and the bug that breaks it.
-pub const SCENES: [(&str, super::Scene, Mutant); 4] = [
+pub const SCENES: [(&str, super::Scene, Mutant); 5] = [
+    ("one replica waits for none", one_replica_waits_for_none, Mutant::MarkOfOneReplica),
     ("a clock ahead forgets requests", a_clock_ahead_forgets_requests, Mutant::NoteExpiresByOwnClock),
     ("a lost disk forgets a stamp", a_lost_disk_forgets_a_stamp, Mutant::RefillingAcknowledged),
     ("a stamp is refused by a promise", a_stamp_is_refused_by_a_promise, Mutant::FloorCountsAsCheck),
