@@ -3,7 +3,8 @@
 //! and `bench-vs` compare with a real etcd, `costs` counts instructions, `flake` finds tests that fail now and then,
 //! `fuzz` runs the fuzz targets, `malicious-peer` lies to real members on their peer ports, `hostile` measures honest clients
 //! beside hostile ones, `audit` holds the dependencies against deny.toml, `reference` writes the reference pages of the
-//! documents, `soak` runs every world of the simulator.
+//! documents, `soak` runs every world of the simulator, `dist` makes the
+//! packages.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks on its streams")]
 
@@ -11,6 +12,7 @@ mod audit;
 mod bench_vs;
 mod costs;
 mod diff_etcd;
+mod dist;
 mod documents;
 mod flake;
 mod fuzz;
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Some("check") => check(),
         Some("costs") => costs::run(root(), std::env::args().skip(2).collect()),
         Some("diff-etcd") => diff_etcd::run(root(), std::env::args().skip(2).collect()),
+        Some("dist") => dist::run(root(), std::env::args().skip(2).collect()),
         Some("flake") => flake::run(root(), std::env::args().skip(2).collect()),
         Some("fuzz") => fuzz::run(root(), std::env::args().skip(2).collect()),
         Some("malicious-peer") => malicious_peer::run(root(), std::env::args().skip(2).collect()),
@@ -62,6 +65,7 @@ fn help() -> String {
         audit::HELP,
         bench_vs::HELP,
         costs::HELP,
+        dist::HELP,
         flake::HELP,
         fuzz::HELP,
         malicious_peer::HELP,
