@@ -11,6 +11,7 @@ use crate::config::security;
 use crate::config::setting::{Id, Setting};
 use crate::config::values::Values;
 use crate::dev::Dev;
+use crate::man::ManPages;
 use crate::reference::Reference;
 use crate::verbs::Verb;
 use crate::verify::Verify;
@@ -74,6 +75,7 @@ pub fn run() -> ExitCode {
             Ok(OtherCommand::Bench(bench)) => bench.run(),
             Ok(OtherCommand::Dev(dev)) => dev.run(),
             Ok(OtherCommand::Completion(completion)) => completion.run(command()),
+            Ok(OtherCommand::ManPages(pages)) => pages.run(command()),
             Ok(OtherCommand::Verify(verify)) => verify.run(),
             Ok(OtherCommand::Reference(reference)) => reference.run(command()),
             Ok(OtherCommand::Verb(verb)) => verbs::run(verb),
@@ -93,6 +95,9 @@ enum OtherCommand {
     Verify(Verify),
     /// Prints a completion script for a shell
     Completion(Completion),
+    /// Writes a page of the manual for each command
+    #[command(name = "man")]
+    ManPages(ManPages),
     /// Writes the reference pages of the documents
     #[command(hide = true)]
     Reference(Reference),

@@ -13,11 +13,13 @@ mod files;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod log;
+mod man;
 mod output;
 mod progress;
 mod reference;
 mod rest;
 mod serve;
+mod service_manager;
 mod signals;
 mod verbs;
 mod verify;

@@ -19,6 +19,25 @@ use tracing_subscriber::fmt::MakeWriter;
 /// How long the end of the process waits for the last lines to be read.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// How events are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Line,
+    Pretty,
+    Json,
+}
+
+impl LogFormat {
+    /// The setting allows no other word.
+    pub fn parse(word: &str) -> LogFormat {
+        match word {
+            "pretty" => LogFormat::Pretty,
+            "json" => LogFormat::Json,
+            _ => LogFormat::Line,
+        }
+    }
+}
+
 /// The running log; `flush` before the process ends.
 pub struct Log {
     queue: Queue,
@@ -26,17 +45,17 @@ pub struct Log {
 
 impl Log {
     /// Starts the log of this process. `filter` has been checked.
-    pub fn start(filter: &str, pretty: bool, outputs: &[Output]) -> std::io::Result<Log> {
+    pub fn start(filter: &str, format: LogFormat, outputs: &[Output]) -> std::io::Result<Log> {
         let queue = Queue::start(Outputs::open(outputs)?)?;
         let colours = outputs == [Output::Stderr] && std::io::stderr().is_terminal();
         let builder = tracing_subscriber::fmt()
             .with_env_filter(EnvFilter::new(filter))
             .with_ansi(colours)
             .with_writer(Lines(queue.clone()));
-        if pretty {
-            builder.pretty().init()
-        } else {
-            builder.init()
+        match format {
+            LogFormat::Line => builder.init(),
+            LogFormat::Pretty => builder.pretty().init(),
+            LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).init(),
         }
         Ok(Log { queue })
     }

@@ -7,6 +7,7 @@ use crate::config::tls::ClientTls;
 use crate::exposure;
 use crate::files;
 use crate::log::Log;
+use crate::service_manager::{ServiceState, notify};
 use crate::signals::Signals;
 use api::{ClientLimits, Listener, Port};
 use server::{Config, Handle, Server};
@@ -53,7 +54,7 @@ enum Error {
 }
 
 pub fn run(checked: CheckedConfig) -> ExitCode {
-    let log = match Log::start(&checked.log_filter, checked.log_pretty, &checked.log_outputs) {
+    let log = match Log::start(&checked.log_filter, checked.log_format, &checked.log_outputs) {
         Ok(log) => log,
         Err(error) => {
             // When standard error is closed as well, the exit code is enough.
@@ -116,6 +117,8 @@ async fn run_until_signal(checked: CheckedConfig) -> Result<(), Error> {
     if checked.output_style == OutputStyle::Althing {
         announce(&config, &ports);
     }
+    notify(ServiceState::Joining);
+    let ready = tokio::spawn(notify_ready(handle.clone()));
     let mut ports = ports;
     let mut clients = ports.serve_metrics(&handle, &stopped);
     if checked.output_style == OutputStyle::Etcd {
@@ -126,6 +129,8 @@ async fn run_until_signal(checked: CheckedConfig) -> Result<(), Error> {
             () = handle.removed() => { removed = true; false }
         };
         if !joined {
+            ready.abort();
+            notify(ServiceState::Stopping);
             signals.exit_on_next();
             let _ = stop_clients.send(());
             server.drain();
@@ -140,6 +145,8 @@ async fn run_until_signal(checked: CheckedConfig) -> Result<(), Error> {
         () = handle.removed() => removed = true,
         Some(ended) = clients.join_next() => return ended.expect("serving clients does not panic"),
     }
+    ready.abort();
+    notify(ServiceState::Stopping);
     signals.exit_on_next();
     // The receivers are gone only if serving has ended by itself.
     let _ = stop_clients.send(());
@@ -160,6 +167,14 @@ async fn joined(handle: &Handle) {
     while handle.status().leader.is_none() {
         tokio::time::sleep(LEADER_POLL).await;
     }
+}
+
+/// A node without a voter's part in the cluster has no leader to wait for.
+async fn notify_ready(handle: Handle) {
+    if !handle.is_data_only() {
+        joined(&handle).await;
+    }
+    notify(ServiceState::Ready);
 }
 
 fn bind_peers(addresses: &[SocketAddr]) -> Result<Vec<tokio::net::TcpListener>, Error> {

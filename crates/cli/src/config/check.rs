@@ -8,7 +8,7 @@ use crate::config::setting::{Id, Kind};
 use crate::config::tls::{self, ClientTls};
 use crate::config::tokens::TokenOptions;
 use crate::config::values::Values;
-use crate::log::Output;
+use crate::log::{LogFormat, Output};
 use api::BrowserSettings;
 use base::limits::RESPONSE_BYTES_MAX;
 use server::{
@@ -51,7 +51,7 @@ pub struct CheckedConfig {
     /// Whether the duration of calls is observed.
     pub timed: bool,
     pub log_filter: String,
-    pub log_pretty: bool,
+    pub log_format: LogFormat,
     pub log_outputs: Vec<Output>,
     /// To be logged once the log runs.
     pub warnings: Vec<String>,
@@ -259,7 +259,7 @@ fn assemble(values: &Values) -> CheckedConfig {
         output_style: OutputStyle::Althing,
         timed: false,
         log_filter: values.text(Id::LogLevel).to_owned(),
-        log_pretty: values.text(Id::LogFormat) == "pretty",
+        log_format: LogFormat::parse(values.text(Id::LogFormat)),
         log_outputs: vec![Output::Stderr],
         warnings: vec![],
     }

@@ -232,8 +232,8 @@ settings! {
         "How long SIGTERM waits for requests under way.";
     LogLevel "log-level" Kind::LogFilter, Value("info"),
         "What is logged: error, warn, info, debug or trace, or directives as info,server=debug.";
-    LogFormat "log-format" Kind::Choice(&["line", "pretty"]), Value("line"),
-        "One line an event, or several for people.";
+    LogFormat "log-format" Kind::Choice(&["line", "pretty", "json"]), Value("line"),
+        "One line an event, several for people, or an object of JSON a line.";
 }
 
 impl Setting {

@@ -168,7 +168,7 @@ pub static TABLE: &[Flag] = &[
     value("log-outputs", Honoured),
     value("log-output", Honoured),
     value("logger", NoEffect("there is one logger")),
-    value("log-format", NoEffect("a line of text an event")),
+    value("log-format", Honoured),
     switch("enable-log-rotation", NoEffect("files are not rotated")),
     value("log-rotation-config-json", NoEffect("files are not rotated")),
     switch("debug", Honoured),

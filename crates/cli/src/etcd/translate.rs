@@ -128,6 +128,7 @@ impl Translation<'_> {
         self.take_request_timeout();
         let exists = self.take_cluster_state();
         self.take_log_level();
+        self.take_log_format();
         let (clients, sockets, advertise_tls) = self.take_client_urls();
         let metrics = self.listen("listen-metrics-urls");
         let any_sealed = clients.iter().chain(&metrics).any(|listen| listen.sealed);
@@ -290,6 +291,16 @@ impl Translation<'_> {
                     format!("{origin} is \"{other}\"; it must be debug, info, warn, error, panic or fatal");
                 self.problems.push(problem);
             }
+        }
+    }
+
+    fn take_log_format(&mut self) {
+        let Some(given) = self.given("log-format") else { return };
+        let origin = Origin::Flag(given.origin.clone());
+        match given.value.as_str() {
+            "json" => self.settings.push((Id::LogFormat, Value { text: "json".to_owned(), origin })),
+            "console" => self.settings.push((Id::LogFormat, Value { text: "line".to_owned(), origin })),
+            other => self.problems.push(format!("{origin} is \"{other}\"; it must be json or console")),
         }
     }
 

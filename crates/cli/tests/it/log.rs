@@ -24,3 +24,18 @@ fn a_stopped_reader_of_the_log_stops_nothing() {
     let mut lines = BufReader::new(unread).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.contains("log lines were dropped because the reader was too slow")));
 }
+
+#[test]
+fn events_are_objects_of_json_when_asked() {
+    let plan = Plan::single().with(&["--log-format", "json"]);
+    let mut child = plan.command().stderr(Stdio::piped()).spawn().unwrap();
+    let log = child.stderr.take().expect("piped");
+    let member = Member::from_child(child);
+    member.wait_ready();
+    let mut lines = BufReader::new(log).lines().map_while(Result::ok);
+    let found = lines.by_ref().take(20).any(|line| {
+        let event: serde_json::Value = serde_json::from_str(&line).expect("each line is an object");
+        event["message"] == "opened the data directory" && event["level"] == "INFO"
+    });
+    assert!(found);
+}

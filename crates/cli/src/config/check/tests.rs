@@ -20,7 +20,7 @@ fn problem(flags: &[(&str, &str)]) -> String {
 
 #[test]
 fn the_defaults_are_usable() {
-    let CheckedConfig { config, log_filter, log_pretty, .. } = checked(&[]).unwrap();
+    let CheckedConfig { config, log_filter, log_format, .. } = checked(&[]).unwrap();
     assert_eq!(config.name, "default");
     assert_eq!(config.client_addr.to_string(), "127.0.0.1:2379");
     assert_eq!(config.initial_cluster.len(), 1);
@@ -28,7 +28,7 @@ fn the_defaults_are_usable() {
     assert_eq!(config.heartbeat, Duration::from_millis(100));
     assert_eq!(config.request_bytes_max, 1_572_864);
     assert_eq!(config.txn_ops_max, 128);
-    assert_eq!((log_filter.as_str(), log_pretty), ("info", false));
+    assert_eq!((log_filter.as_str(), log_format), ("info", LogFormat::Line));
 }
 
 #[test]
