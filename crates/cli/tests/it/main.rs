@@ -15,6 +15,7 @@ mod compaction;
 mod config;
 mod crowds;
 mod data_auth;
+mod deploy;
 mod dev;
 mod differential;
 mod drain;
