@@ -9,6 +9,7 @@ use crate::reply::{
 };
 use crate::request::{Delete, Put, Range, Request, Txn};
 use base::{LeaseId, Revision};
+use std::marker::PhantomData;
 
 /// The body of a reply as the caller of one kind of request gets it.
 pub trait ReplyBody: Sized {
@@ -35,11 +36,61 @@ pub trait Call {
     fn into_request(self) -> Request;
 }
 
+/// A request as the state machine takes it, with the kind of its reply: for callers that look into it first.
+#[derive(Clone, Debug)]
+pub struct TypedRequest<T> {
+    request: Request,
+    reply: PhantomData<fn() -> T>,
+}
+
+impl<T: ReplyBody> TypedRequest<T> {
+    pub fn of(call: impl Call<Reply = T>) -> TypedRequest<T> {
+        TypedRequest { request: call.into_request(), reply: PhantomData }
+    }
+
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+}
+
+impl<T: ReplyBody> Call for TypedRequest<T> {
+    type Reply = T;
+
+    fn into_request(self) -> Request {
+        self.request
+    }
+}
+
 /// A command about users, roles and permissions, and the kind of its reply.
 pub trait AuthCall {
     type Reply: ReplyBody;
 
     fn into_command(self) -> AuthCommand;
+}
+
+/// A command about auth as the state machine takes it, with the kind of its reply.
+#[derive(Clone, Debug)]
+pub struct TypedCommand<T> {
+    command: AuthCommand,
+    reply: PhantomData<fn() -> T>,
+}
+
+impl<T: ReplyBody> TypedCommand<T> {
+    pub fn of(call: impl AuthCall<Reply = T>) -> TypedCommand<T> {
+        TypedCommand { command: call.into_command(), reply: PhantomData }
+    }
+
+    pub fn command(&self) -> &AuthCommand {
+        &self.command
+    }
+}
+
+impl<T: ReplyBody> AuthCall for TypedCommand<T> {
+    type Reply = T;
+
+    fn into_command(self) -> AuthCommand {
+        self.command
+    }
 }
 
 /// Of a range whose caller can read a large answer in pieces.
@@ -53,6 +104,14 @@ pub enum OpReply {
     Put(PutReply),
     Delete(DeleteReply),
     Txn(TxnReply),
+}
+
+/// The reply to any request whose caller can read a large range in pieces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpOutcome {
+    Whole(OpReply),
+    /// Too large for one piece. Its revision is set.
+    Large(Box<Range>),
 }
 
 /// The reply to a range that may be read in pieces.
@@ -310,6 +369,15 @@ impl ReplyBody for OpReply {
             Body::Delete(reply) => Some(OpReply::Delete(reply)),
             Body::Txn(reply) => Some(OpReply::Txn(reply)),
             _ => None,
+        }
+    }
+}
+
+impl ReplyBody for OpOutcome {
+    fn narrow(body: Body) -> Option<OpOutcome> {
+        match body {
+            Body::Large(range) => Some(OpOutcome::Large(range)),
+            body => OpReply::narrow(body).map(OpOutcome::Whole),
         }
     }
 }

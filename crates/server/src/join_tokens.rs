@@ -260,7 +260,11 @@ impl MemberHandle<'_> {
                 Redemption::Now { .. } => {}
             }
             let (name, bytes) = (DOCUMENT.to_owned(), tokens.encode());
-            match self.handle.propose_blocking(&Command::Document(SetDocument { name, expect: version, bytes })) {
+            match self.handle.propose_blocking(&Command::Document(SetDocument {
+                name,
+                expect: version,
+                bytes,
+            })) {
                 Ok(_) => return Ok(TokenUse::Agreed),
                 Err(Code::DocumentChanged) => {}
                 Err(code) => return Err(code.into()),
@@ -276,7 +280,8 @@ impl MemberHandle<'_> {
             return Err(Code::NoLeader.into());
         }
         let node = node_of(presented, peer_url);
-        let used_by = self.handle.core().secret_store.record_use(&hex(&presented.id), &node).map_err(unwritten)?;
+        let used_by =
+            self.handle.core().secret_store.record_use(&hex(&presented.id), &node).map_err(unwritten)?;
         if used_by == node { Ok(TokenUse::ByNewMember) } else { Err(TokenRefusal::Used) }
     }
 

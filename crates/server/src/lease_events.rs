@@ -97,7 +97,9 @@ impl LeaseEvents {
     async fn check_renewed(&mut self, named: &BTreeSet<LeaseId>) {
         let quiet: Vec<LeaseId> = self.warned.difference(named).copied().take(RENEWALS_PER_POLL).collect();
         for id in quiet {
-            let Ok(Reply { revision, body: time }) = self.handle.leases().time_to_live(id).await else { return };
+            let Ok(Reply { revision, body: time }) = self.handle.leases().time_to_live(id).await else {
+                return;
+            };
             self.warned.remove(&id);
             if time.ttl >= 0 {
                 self.emit(id, revision, LeaseEventKind::Renewed);

@@ -58,13 +58,14 @@ pub use crate::mesh::status::MeshStatus;
 pub use crate::mesh::worker::Worker;
 pub use audit::{Audit, AuditClass, AuditConfig, AuditEntry, AuditOutcome, AuditTarget, IdentifiedBy};
 pub use auth::{
-    Admission, AuthConfig, AuthHandle, Credentials, DataCaller, DataRights, DataVerb, RequiredAccess, SignedTokens,
+    Admission, AuthConfig, AuthHandle, Credentials, DataCaller, DataRights, DataVerb, RequiredAccess,
+    SignedTokens,
 };
 pub use backup::BackupPieces;
 pub use config::{ClusterMember, CompactionConfig, Config, JoinConfig, MeshConfig, PeerSecurity};
+pub use documents::DocumentHandle;
 pub use engine::KeyHash;
 pub use error::Error;
-pub use documents::DocumentHandle;
 pub use handle::{Handle, InboxReply, KvHandle, LeaseHandle, MaintenanceHandle, MemberHandle};
 pub use histogram::DurationHistogram;
 pub use join_tokens::JoinToken;

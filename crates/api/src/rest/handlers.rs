@@ -115,7 +115,7 @@ fn lawless(breach: &LawViolation) -> Refusal {
 }
 
 async fn now(rest: &Rest) -> Result<(u64, Handlers), Refusal> {
-    match rest.handle().document(DOCUMENT).await? {
+    match rest.handle().documents().get(DOCUMENT).await? {
         None => Ok((0, Handlers::default())),
         Some((version, bytes)) => {
             let illegible = || Refusal::new(Code::NotSeenHere, "the handlers cannot be read here");
@@ -132,7 +132,7 @@ async fn update<T>(
     for _ in 0..ATTEMPTS {
         let (version, registered) = now(rest).await?;
         let (changed, outcome) = change(&registered)?;
-        match rest.handle().set_document(DOCUMENT, version, changed.encode()).await {
+        match rest.handle().documents().set(DOCUMENT, version, changed.encode()).await {
             Ok(_) => return Ok(outcome),
             Err(Code::DocumentChanged) => {}
             Err(code) => return Err(code.into()),

@@ -121,7 +121,7 @@ async fn update<T>(
         if changed == *all {
             return Ok(outcome);
         }
-        match rest.handle().set_document(namespaces::DOCUMENT, version, changed.encode()).await {
+        match rest.handle().documents().set(namespaces::DOCUMENT, version, changed.encode()).await {
             Ok(_) => return Ok(outcome),
             Err(Code::DocumentChanged) => {}
             Err(code) => return Err(code.into()),

@@ -82,7 +82,7 @@ async fn update<T>(
     change: impl Fn(&Regions) -> Result<(Regions, T), Refusal>,
 ) -> Result<T, Refusal> {
     for _ in 0..ATTEMPTS {
-        let (version, table) = match rest.handle().document(DOCUMENT).await? {
+        let (version, table) = match rest.handle().documents().get(DOCUMENT).await? {
             None => (0, Regions::default()),
             Some((version, bytes)) => {
                 let illegible =
@@ -91,7 +91,7 @@ async fn update<T>(
             }
         };
         let (changed, outcome) = change(&table)?;
-        match rest.handle().set_document(DOCUMENT, version, changed.encode()).await {
+        match rest.handle().documents().set(DOCUMENT, version, changed.encode()).await {
             Ok(_) => return Ok(outcome),
             Err(Code::DocumentChanged) => {}
             Err(code) => return Err(code.into()),

@@ -57,7 +57,9 @@ impl AuthHandle<'_> {
                 (caller, now.after(left))
             }
             _ => {
-                if name.is_none() && index_of(text).is_some_and(|index| index > self.handle.status().applied.0) {
+                if name.is_none()
+                    && index_of(text).is_some_and(|index| index > self.handle.status().applied.0)
+                {
                     return None;
                 }
                 let name = name.or_else(|| auth_state.user_of(now, text))?;

@@ -6,8 +6,8 @@
 use super::rights::{DataRights, DataVerb};
 use super::token_keys::TokenKeys;
 use super::{HandleCaller, RequiredAccess, SignedTokens, certificate_token};
-use crate::auth::{AuthHandle, AuthState};
 use crate::auth::signed::since_1970;
+use crate::auth::{AuthHandle, AuthState};
 use crate::handle::Handle;
 use base::{Code, Instant};
 use bytes::Bytes;
