@@ -129,7 +129,8 @@ fn linters_of_others_have_no_complaint() {
     // The unit names the program where the package puts it; the check wants one that exists.
     let directory = tempfile::tempdir().unwrap();
     let unit = directory.path().join("althing.service");
-    let text = read("deploy/systemd/althing.service").replace("/usr/bin/althing", env!("CARGO_BIN_EXE_althing"));
+    let text =
+        read("deploy/systemd/althing.service").replace("/usr/bin/althing", env!("CARGO_BIN_EXE_althing"));
     std::fs::write(&unit, text).unwrap();
     lint("systemd-analyze", &["verify", "--man=no"], &unit);
 }
