@@ -26,7 +26,7 @@ mod replica;
 mod scans;
 mod sessions;
 mod shards;
-pub mod status;
+mod status;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -36,6 +36,7 @@ mod writes;
 
 pub use io::{Destination, Input, MeshEvent, Now, Output, Params, Persist};
 pub use remote_regions::RegionState;
+pub use status::MachineStatus;
 
 use crate::actor::RegionId;
 use crate::ballot::Ballot;

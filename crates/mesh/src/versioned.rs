@@ -61,10 +61,6 @@ impl<T: VersionedValue> VersionedMap<T> {
         self.iter().count()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.iter().next().is_none()
-    }
-
     /// A region changes an entry, or removes it.
     pub fn set(&mut self, name: &str, value: Option<T>, here: RegionId) {
         let number = self.entries.get(name).map_or(0, |entry| entry.version.number) + 1;

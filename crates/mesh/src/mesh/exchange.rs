@@ -5,7 +5,9 @@
 
 use super::{Mesh, MeshEvent, Operation, Then, Turn};
 use crate::actor::RegionId;
-use crate::frame::{Frame, OpId, Page, PageAnswer, PageEntry, Shard, StampVector, StoreReason};
+use crate::frame::{
+    ExchangeAnswer, ExchangeEntry, ExchangePage, Frame, OpId, Shard, StampVector, StoreReason,
+};
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::moves::{MoveReport, blocking};
@@ -303,7 +305,7 @@ impl Mesh {
                 let record = Record::decode(value.clone()).expect("a row that we wrote can be read");
                 let (digest, stamp, writers) = (digest(&key, value), record.header.stamp, record.writers());
                 if !(planted(Mutant::TombstoneNotSynced) && record.is_tombstone()) {
-                    entries.push(PageEntry { key: key.clone(), digest, stamp, writers });
+                    entries.push(ExchangeEntry { key: key.clone(), digest, stamp, writers });
                 }
             }
             let full = entries.len() >= PAGE_KEYS || n >= PAGE_ROWS;
@@ -314,7 +316,7 @@ impl Mesh {
             exchanging.page_upto = upto.clone();
         }
         let marks = self.shards.marks(shard);
-        let page = Page { id, shard, buckets, marks, after, upto, entries };
+        let page = ExchangePage { id, shard, buckets, marks, after, upto, entries };
         self.send(t, peer, Frame::Page(Box::new(page)));
     }
 
@@ -338,14 +340,14 @@ impl Mesh {
         });
     }
 
-    pub(super) fn step_page(&mut self, t: &mut Turn<'_>, from: NodeId, page: Page) {
+    pub(super) fn step_page(&mut self, t: &mut Turn<'_>, from: NodeId, page: ExchangePage) {
         if !self.keeps(page.shard) || page.entries.len() > PAGE_KEYS {
             return self.send(t, from, Frame::Declined { id: page.id });
         }
         let marks = self.shards.marks(page.shard);
-        let mut theirs: BTreeMap<&Key, &PageEntry> =
+        let mut theirs: BTreeMap<&Key, &ExchangeEntry> =
             page.entries.iter().map(|entry| (&entry.key, entry)).collect();
-        let mut answer = PageAnswer {
+        let mut answer = ExchangeAnswer {
             id: page.id,
             upto: None,
             records: Vec::new(),
@@ -378,7 +380,7 @@ impl Mesh {
         });
         let lacked =
             theirs.into_values().filter(|entry| answer.upto.as_ref().is_none_or(|upto| entry.key <= *upto));
-        for PageEntry { key, stamp, writers, .. } in lacked {
+        for ExchangeEntry { key, stamp, writers, .. } in lacked {
             let gone = marks.cover_writers(*stamp, writers);
             if gone { &mut answer.purged } else { &mut answer.wanted }.push(key.clone());
         }
@@ -395,7 +397,7 @@ impl Mesh {
         }
     }
 
-    pub(super) fn step_answer(&mut self, t: &mut Turn<'_>, from: NodeId, answer: PageAnswer) {
+    pub(super) fn step_answer(&mut self, t: &mut Turn<'_>, from: NodeId, answer: ExchangeAnswer) {
         let id = answer.id;
         let Some(exchanging) = self.exchange_op(from, id) else { return };
         if exchanging.outstanding > 0 {

@@ -6,8 +6,8 @@ use super::membership::Routes;
 use super::witness::{TopologyWitnesses, is_far_behind};
 use super::{Destination, Mesh, MeshEvent, Turn, exchange};
 use crate::actor::{Actor, Dot, RegionId};
-use crate::frame::heartbeat::RegionHeartbeat;
-use crate::frame::{Envelope, Frame, OpId, Shard, StoreReason};
+
+use crate::frame::{Envelope, Frame, OpId, RegionHeartbeat, Shard, StoreReason};
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::log::LogHead;
