@@ -136,6 +136,26 @@ impl Membership {
     pub(in crate::mesh) fn all_shards(&self) -> impl Iterator<Item = Shard> + use<> {
         all_shards(&self.topology)
     }
+
+    /// Who keeps the partitions of a namespace, in their order.
+    pub(in crate::mesh) fn lists(&self, namespace_id: u32) -> Vec<Arc<Route>> {
+        let copies = self.topology.copies(namespace_id).unwrap_or(0);
+        Partition::all().map(|partition| self.route(partition, copies).clone()).collect()
+    }
+
+    pub(in crate::mesh) fn keeps_key(&self, key: &Key) -> bool {
+        self.shard_of(key).is_some_and(|shard| self.keeps(shard))
+    }
+
+    pub(in crate::mesh) fn route_of(&self, key: &Key) -> Arc<Route> {
+        let copies = self.topology.copies(key.namespace_id()).unwrap_or(0);
+        self.route(key.partition(), copies).clone()
+    }
+
+    /// Keeps a shard and is not about to lose or to get it.
+    pub(in crate::mesh) fn is_settled(&self, shard: Shard) -> bool {
+        self.route(shard.partition, shard.copies).read.contains(&self.me)
+    }
 }
 
 fn all_shards(topology: &Topology) -> impl Iterator<Item = Shard> + use<> {

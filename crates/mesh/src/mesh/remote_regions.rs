@@ -18,6 +18,7 @@ use crate::key::Key;
 use crate::log::LogHead;
 use crate::mesh::replica::storage::Storage;
 use crate::peers::PeerHealth;
+use crate::record::Kind;
 use crate::regions::Regions;
 use crate::rows::{self, Rows};
 use crate::stream::RegionStream;
@@ -244,6 +245,17 @@ impl RemoteRegions {
             }
         };
         self.others.iter().map(state).collect()
+    }
+
+    /// Whether a write may travel before it is durable here. A last write may, in one region: its order is in itself.
+    /// Where others rely on this node's log, what was forgotten in a crash would be missing from it for ever.
+    pub fn may_leave_early(&self, kind: Kind) -> bool {
+        let alone = self.others.is_empty() || planted(Mutant::LastWriteSentEarly);
+        kind.is_last_write_wins() && alone || planted(Mutant::MergeableSentEarly)
+    }
+
+    pub fn lag_ms(&self, t: &Turn<'_>) -> u64 {
+        self.states(t.now).iter().map(|region| region.lag_in_ms).max().unwrap_or(0)
     }
 }
 

@@ -7,8 +7,7 @@ use crate::mesh_cluster::{ClusterWorld, Host, MS, PATIENCE, ROUND, RegionCoord, 
 use base::NodeId;
 use bytes::Bytes;
 use mesh::{
-    Body, Context, Dot, Homes, Key, Record, RegionId, Reply, Request, documents,
-    namespaces::{self, Namespaces},
+    Body, Context, Dot, Homes, Key, Record, RegionId, Reply, Request, documents, namespaces::Namespaces,
 };
 use std::collections::{BTreeMap, BTreeSet};
 

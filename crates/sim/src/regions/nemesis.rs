@@ -6,7 +6,7 @@ use crate::mesh_cluster::{MS, MeshCluster, WorldEvent};
 use base::NodeId;
 use mesh::{
     Regions, documents,
-    namespaces::{self, Namespace, Namespaces},
+    namespaces::{Namespace, Namespaces},
 };
 
 const NAMESPACE_CHANGES_PER_MILLION: u64 = 100_000;

@@ -7,7 +7,6 @@ use crate::frame::{Frame, OpId};
 use crate::key::Key;
 use crate::mesh::coordinator::Coordinator;
 use crate::mesh::coordinator::writes::{Route, join};
-use crate::mesh::membership::Membership;
 use crate::mesh::{Client, Mesh, Operation, Then, Turn};
 use crate::moves::majority;
 use crate::query::Query;
@@ -88,14 +87,6 @@ impl Coordinator {
             Some(Operation::Scan(scanning)) => Some(scanning),
             _ => None,
         }
-    }
-}
-
-impl Membership {
-    /// Who keeps the partitions of a namespace, in their order.
-    pub(in crate::mesh) fn lists(&self, namespace_id: u32) -> Vec<Arc<Route>> {
-        let copies = self.topology.copies(namespace_id).unwrap_or(0);
-        Partition::all().map(|partition| self.route(partition, copies).clone()).collect()
     }
 }
 

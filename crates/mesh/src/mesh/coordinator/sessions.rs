@@ -6,7 +6,6 @@ use crate::actor::RegionId;
 use crate::frame::{Frame, OpId};
 use crate::key::Key;
 use crate::mesh::coordinator::Coordinator;
-use crate::mesh::remote_regions::RemoteRegions;
 use crate::mesh::{Client, Mesh, Operation, Turn};
 use crate::record::Record;
 use crate::request::{Get, GetResult, Level, Reply};
@@ -42,12 +41,6 @@ impl Coordinator {
             Some(Operation::SessionRead(guarding)) => Some(guarding),
             _ => None,
         }
-    }
-}
-
-impl RemoteRegions {
-    fn lag_ms(&self, t: &Turn<'_>) -> u64 {
-        self.states(t.now).iter().map(|region| region.lag_in_ms).max().unwrap_or(0)
     }
 }
 

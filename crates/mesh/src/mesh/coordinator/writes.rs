@@ -4,39 +4,32 @@
 //! that do not answer in time get hints. A node that is no replica forwards the write (`forward.rs`).
 
 mod ack_tracker;
+mod apply;
 mod balloted;
 mod declined;
+mod gathering;
 mod repeated;
 mod route;
 
-use crate::actor::{Dot, RegionId};
-use crate::frame::{Frame, OpId, Shard, StampCheck, StoreOutcome, StoreReason, WriteOrigin};
+use crate::actor::RegionId;
+use crate::frame::{Frame, OpId, StampCheck, StoreOutcome, StoreReason, WriteOrigin};
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::merge::merge;
 use crate::mesh::coordinator::Coordinator;
 use crate::mesh::coordinator::forward::{Obstacle, TriedNodes};
-use crate::mesh::remote_regions::RemoteRegions;
-use crate::mesh::remote_regions::streams::LoggedChange;
-use crate::mesh::replica::Replica;
-use crate::mesh::replica::records::LocalRecord;
 use crate::mesh::{Client, Mesh, Operation, Pending, Then, Turn};
-use crate::moves::majority;
-use crate::op::{self, Attributes, WriteEvent};
-use crate::overlay::Seq;
-use crate::record::{Kind, METADATA_MAX, Record};
+use crate::record::{METADATA_MAX, Record};
 use crate::request::{Reply, Write};
 use ack_tracker::AckTracker;
-use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX, REQUEST_BYTES_MAX};
+pub(in crate::mesh) use apply::stamp_after;
+use apply::{Applied, NotApplied, Stamped};
+use base::limits::{MESH_NAME_BYTES_MAX, REQUEST_BYTES_MAX};
 use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId};
 use bytes::Bytes;
 pub(in crate::mesh) use route::Route;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How far ahead of this node's clock a session's is believed: more than regions disagree, less than does harm.
-const SESSION_AHEAD_MAX: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug)]
 pub(in crate::mesh) struct WriteOp {
@@ -74,82 +67,6 @@ enum WriteStage {
     AwaitingAcks,
 }
 
-/// Which stamp a write gets.
-#[derive(Clone, Copy, Debug)]
-enum Stamped {
-    Now,
-    /// That of an earlier moment.
-    At(Stamp),
-    /// A second one, behind what has superseded the first.
-    Restamped(Stamp),
-    /// That of the node where it began.
-    ByOrigin(WriteOrigin),
-}
-
-/// A write that was applied here.
-struct Applied {
-    /// What the others are sent.
-    sent: Bytes,
-    attempts: Option<(Key, Bytes)>,
-    /// What the client is told.
-    record: Record,
-    outcome: StoreOutcome,
-    seq: Seq,
-}
-
-/// Why a write was not applied here.
-enum NotApplied {
-    Refused(Code),
-    /// Its stamp is behind this one, and another is the origin's to give.
-    Behind(Stamp, StampCheck),
-    /// The key is decided by ballots.
-    KeyDecided,
-}
-
-impl From<Code> for NotApplied {
-    fn from(code: Code) -> NotApplied {
-        NotApplied::Refused(code)
-    }
-}
-
-impl Replica {
-    fn begin_gathering(&mut self, t: &Turn<'_>, origin: Option<WriteOrigin>) -> WriteStage {
-        let stamp = origin.map_or_else(|| self.clock.tick(t.now.wall_ms), |origin| origin.stamp);
-        WriteStage::Gathering { heard: vec![self.actor.node], stamp }
-    }
-
-    /// Whether a write that began elsewhere may be carried out here under the stamp that it has.
-    fn check_origin(
-        &self,
-        write: &Write,
-        shard: Shard,
-        local: &LocalRecord,
-        origin: WriteOrigin,
-        after: Stamp,
-    ) -> Result<(), NotApplied> {
-        let stamp = origin.stamp.max(after);
-        let shown = local.record.as_ref().map_or(Stamp::ZERO, |record| record.header.stamp);
-        // What a majority has was gathered for a write with a request id, and is part of what is here.
-        let gathered = write.attributes.request.is_some();
-        let check = if gathered { StampCheck::Quorum } else { StampCheck::Replica };
-        // This node has vouched that it gives no stamp so early any more, and what was deleted so late may be forgotten.
-        let floor = self.promised.max(self.shards.marks(shard).of(self.actor.region));
-        if stamp <= floor && planted(Mutant::FloorCountsAsCheck) {
-            return Err(NotApplied::Behind(floor, StampCheck::Quorum));
-        }
-        if stamp <= floor {
-            return Err(NotApplied::Behind(floor.max(shown), check));
-        }
-        // A last write is told once; then it may lose, and a quorum says whether it has to pass something. One with a request
-        // id never loses against what is older than it: its attempt is noted, and would be taken for done.
-        let told = write.kind.is_last_write_wins() && origin.check >= check;
-        if stamp <= shown && write.op.is_ordered(write.kind) && !told {
-            return Err(NotApplied::Behind(shown, check));
-        }
-        Ok(())
-    }
-}
-
 impl Coordinator {
     /// The client of an operation was told that its time is over, or is about to be.
     fn is_past_deadline(&self, t: &Turn<'_>, id: OpId) -> bool {
@@ -162,15 +79,6 @@ impl Coordinator {
             Some(Operation::Write(writing)) => Some(writing),
             _ => None,
         }
-    }
-}
-
-impl RemoteRegions {
-    /// Whether a write may travel before it is durable here. A last write may, in one region: its order is in itself.
-    /// Where others rely on this node's log, what was forgotten in a crash would be missing from it for ever.
-    fn may_leave_early(&self, kind: Kind) -> bool {
-        let alone = self.others.is_empty() || planted(Mutant::LastWriteSentEarly);
-        kind.is_last_write_wins() && alone || planted(Mutant::MergeableSentEarly)
     }
 }
 
@@ -258,109 +166,6 @@ impl Mesh {
         Ok(route)
     }
 
-    fn gather(&mut self, t: &mut Turn<'_>, id: OpId) {
-        let me = self.membership.me;
-        let Some(writing) = self.coordinator.write_op(id) else { return };
-        let (write, others) = (writing.write.clone(), writing.route.read.clone());
-        for node in others.into_iter().filter(|node| *node != me) {
-            self.send(t, node, fetch(id, &write));
-        }
-        self.gathered(t, id);
-    }
-
-    pub(in crate::mesh) fn step_fetched_for(
-        &mut self,
-        t: &mut Turn<'_>,
-        from: NodeId,
-        id: OpId,
-        record: Option<Bytes>,
-        attempts: Option<Bytes>,
-    ) {
-        self.record_rtt(t, from, id);
-        let decode = |bytes: Option<Bytes>| match bytes {
-            Some(bytes) => Record::decode(bytes).map(Some),
-            None => Some(None),
-        };
-        if let (Some(record), Some(attempts)) = (decode(record), decode(attempts)) {
-            self.write_fetched(t, from, id, record, attempts);
-        }
-    }
-
-    /// What a replica has, on the way to a write that must know.
-    pub(in crate::mesh) fn write_fetched(
-        &mut self,
-        t: &mut Turn<'_>,
-        from: NodeId,
-        id: OpId,
-        record: Option<Record>,
-        attempts: Option<Record>,
-    ) {
-        let Some(writing) = self.coordinator.write_op(id) else { return };
-        let WriteStage::Gathering { heard, .. } = &mut writing.stage else { return };
-        if heard.contains(&from) || !writing.route.read.contains(&from) {
-            return;
-        }
-        heard.push(from);
-        let (key, request) = (writing.write.key.clone(), writing.write.attributes.request);
-        if let (Some(attempts), Some(request), Some(shard)) =
-            (attempts, request, self.membership.shard_of(&key))
-        {
-            self.replica.absorb(t, &key.of_request(request), shard, &attempts, StoreReason::Repair);
-        }
-        if let (Some(record), Some(shard)) = (record, self.membership.shard_of(&key)) {
-            if !self.replica.may_take(t, &key, &record, record.encode().len()) {
-                return self.forward_for_space(t, id);
-            }
-            self.replica.absorb(t, &key, shard, &record, StoreReason::Repair);
-        }
-        self.gathered(t, id);
-    }
-
-    /// There is no room for what it must be judged by. Nothing was begun yet.
-    fn forward_for_space(&mut self, t: &mut Turn<'_>, id: OpId) {
-        let Some(Pending { operation: Operation::Write(writing), deadline, .. }) =
-            self.coordinator.finish(id)
-        else {
-            return;
-        };
-        let tried = TriedNodes::by(self.membership.me, Obstacle::FullDisk);
-        self.pass_on(t, writing.client, writing.write, tried, deadline);
-    }
-
-    fn gathered(&mut self, t: &mut Turn<'_>, id: OpId) {
-        if self.coordinator.is_past_deadline(t, id) {
-            return self.expire(t, id);
-        }
-        let Some(writing) = self.coordinator.write_op(id) else { return };
-        let WriteStage::Gathering { heard, stamp } = &writing.stage else { return };
-        let (stamp, heard_count) = (*stamp, heard.len());
-        if heard_count < majority(writing.route.read.len()) {
-            return;
-        }
-        let (write, client) = (writing.write.clone(), writing.client);
-        let all_heard = heard_count == writing.route.read.len();
-        if let Some(code) = self.replica.unknown_claim(t, &write) {
-            // Another replica may know of it.
-            if all_heard {
-                self.coordinator.finish(id);
-                self.reply(t, client, Reply::Refused(code));
-            }
-            return;
-        }
-        let origin = self.coordinator.write_op(id).and_then(|writing| writing.origin);
-        if let Some(origin) = origin {
-            return self.apply_and_replicate(t, id, Stamped::ByOrigin(origin));
-        }
-        if stamp <= self.replica.promised {
-            // No stamp so early may be assigned any more: the replicas are asked again.
-            let stage = self.replica.begin_gathering(t, None);
-            self.coordinator.write_op(id).expect("it is under way").stage = stage;
-            return self.gather(t, id);
-        }
-        let new = planted(Mutant::RetryRestamped);
-        self.apply_and_replicate(t, id, if new { Stamped::Now } else { Stamped::At(stamp) });
-    }
-
     /// Applies the operation here, under a new dot, and lets it out as soon as it may leave.
     fn apply_and_replicate(&mut self, t: &mut Turn<'_>, id: OpId, stamped: Stamped) {
         let Some(writing) = self.coordinator.write_op(id) else { return };
@@ -399,96 +204,6 @@ impl Mesh {
             Client::Peer(node, id) => self.send(t, node, Frame::Behind { id, stamp, check }),
             _ => unreachable!("only what began elsewhere keeps a stamp that is behind"),
         }
-    }
-
-    fn apply(&mut self, t: &mut Turn<'_>, write: &Write, stamped: Stamped) -> Result<Applied, NotApplied> {
-        let shard = self.membership.shard_of(&write.key).ok_or(Code::UnknownSpace)?;
-        let local = self.replica.load(t, &write.key);
-        if self.replica.is_balloted(&write.key, local.record.as_ref()) && !planted(Mutant::PlainMixedIn) {
-            return Err(NotApplied::KeyDecided);
-        }
-        let remembered = self.replica.remembered(t, write);
-        if self.replica.was_applied(t, write, shard, &local, remembered.as_ref(), stamped)?
-            && let Some(record) = &local.record
-        {
-            let sent = local.bytes.clone().expect("a record has bytes");
-            let (record, outcome, seq) = (record.clone(), StoreOutcome::Applied, local.seq);
-            return Ok(Applied { sent, attempts: None, record, outcome, seq });
-        }
-        let after = self.stamp_after(t, &write.attributes);
-        if let Stamped::ByOrigin(origin) = stamped {
-            self.replica.check_origin(write, shard, &local, origin, after)?;
-        }
-        let counter = self.replica.dots.take().ok_or(Code::NotInStep)?;
-        let noted = match remembered {
-            Some((key, noted)) => Some((key, noted, self.replica.dots.take().ok_or(Code::NotInStep)?)),
-            None => None,
-        };
-        let stamp = match stamped {
-            Stamped::Now => self.replica.clock.tick(t.now.wall_ms),
-            Stamped::At(stamp) => stamp,
-            Stamped::Restamped(superseded) => self.replica.clock.tick(t.now.wall_ms).max(superseded.next()),
-            Stamped::ByOrigin(origin) => origin.stamp,
-        };
-        let event = WriteEvent {
-            dot: Dot { actor: self.params.actor, counter },
-            stamp: stamp.max(after),
-            wall_ms: t.now.wall_ms,
-        };
-        let later = |record: &&Record| record.header.stamp >= event.stamp && write.kind.is_last_write_wins();
-        if let (Stamped::ByOrigin(_), Some(record)) = (stamped, local.record.as_ref().filter(later)) {
-            let applied = self.apply_superseded(t, write, shard, record, event)?;
-            let attempts = self.note_attempt(t, noted, write, shard, event, Default::default())?;
-            return Ok(Applied { attempts, ..applied });
-        }
-        let folded = self.coordinator.with_handler(t, local.record.as_ref(), write);
-        let write = folded.as_ref().unwrap_or(write);
-        let written = op::apply(local.record.as_ref(), write.kind, &write.op, &write.attributes, event)?;
-        let full = written.full.encode();
-        let before = local.bytes.as_ref().map_or(0, Bytes::len);
-        if full.len() > MESH_RECORD_BYTES_MAX && full.len() > before {
-            return Err(Code::RequestTooLarge.into());
-        }
-        let delta = written.delta.as_ref().map_or_else(|| full.clone(), Record::encode);
-        let seq = self.replica.save(&write.key, shard, &local, &written.full, full);
-        let (before, after) = (local.record.as_ref(), &written.full);
-        self.append(t, &LoggedChange { key: &write.key, before, after, delta: &delta });
-        let sums = |record: &Record| record.sums_by(event.dot.actor);
-        let (before, after) = (before.map(sums).unwrap_or_default(), sums(&written.full));
-        let attempts = self.note_attempt(t, noted, write, shard, event, (before, after))?;
-        Ok(Applied { sent: delta, attempts, record: written.full, outcome: StoreOutcome::Applied, seq })
-    }
-
-    /// Applies a last write that something later is here than: it loses, as it would have in any other order.
-    fn apply_superseded(
-        &mut self,
-        t: &mut Turn<'_>,
-        write: &Write,
-        shard: Shard,
-        shown: &Record,
-        event: WriteEvent,
-    ) -> Result<Applied, NotApplied> {
-        let token = write.attributes.fence.as_ref().map_or(0, |fence| fence.token);
-        if token < shown.header.token() {
-            return Err(Code::FencePassed.into());
-        }
-        if shown.kind != write.kind {
-            return Err(Code::WrongType.into());
-        }
-        let written = op::apply(None, write.kind, &write.op, &write.attributes, event)?;
-        let record = Record { era: shown.era, ..written.full };
-        let (outcome, seq) = self.replica.absorb(t, &write.key, shard, &record, StoreReason::Write);
-        let (sent, before) = (record.encode(), Some(shown));
-        self.append(t, &LoggedChange { key: &write.key, before, after: &record, delta: &sent });
-        Ok(Applied { sent, attempts: None, record, outcome, seq })
-    }
-
-    /// The least stamp of a write that comes after what its session has seen. A session that has met a clock far
-    /// ahead is not followed, or it would carry that clock from key to key.
-    pub(in crate::mesh) fn stamp_after(&self, t: &Turn<'_>, attributes: &Attributes) -> Stamp {
-        let bound_ms = t.now.wall_ms.saturating_add(SESSION_AHEAD_MAX.as_millis() as u64);
-        let believed = attributes.after <= Stamp::at_ms(bound_ms) && !planted(Mutant::SessionStampIgnored);
-        if believed { attributes.after.next() } else { Stamp::ZERO }
     }
 
     /// To every replica that may be asked; the others get hints.

@@ -4,11 +4,10 @@
 //! them from anti-entropy, which always runs.
 
 use crate::actor::RegionId;
-use crate::frame::{Frame, OpId, Shard, StoreOutcome};
+use crate::frame::{Frame, OpId, StoreOutcome};
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::log::{LogEntry, operation};
-use crate::mesh::membership::Membership;
 use crate::mesh::remote_regions::RemoteRegion;
 use crate::mesh::remote_regions::RemoteRegions;
 use crate::mesh::remote_regions::bundle::{Bundle, bundles};
@@ -52,13 +51,6 @@ impl RemoteRegions {
         if let Some(other) = self.others.get_mut(&region) {
             seqs.iter().for_each(|seq| other.stream.retry_at(*seq, at));
         }
-    }
-}
-
-impl Membership {
-    /// Keeps a shard and is not about to lose or to get it.
-    fn is_settled(&self, shard: Shard) -> bool {
-        self.route(shard.partition, shard.copies).read.contains(&self.me)
     }
 }
 

@@ -32,31 +32,6 @@ fn region_actor(region: RegionId) -> Actor {
 }
 
 impl Replica {
-    fn learn(&mut self, shard: Shard, known: impl Iterator<Item = (Actor, Stamp)>) {
-        let me = self.actor;
-        let state = self.shards.state(shard);
-        for (actor, stamp) in known.filter(|(actor, _)| *actor != me) {
-            let entry = state.known.entry(actor).or_default();
-            *entry = stamp.max(*entry);
-        }
-    }
-
-    fn raise_marks(&mut self, shard: Shard, marks: impl Iterator<Item = (RegionId, Stamp)>) {
-        let here = self.actor.region;
-        let mut changed = false;
-        for (region, stamp) in marks {
-            if region == here {
-                self.clock.advance_to(stamp);
-            }
-            changed |= self.shards.state(shard).marks.raise(region, stamp);
-        }
-        if changed {
-            let mut value = Vec::new();
-            self.shards.state(shard).marks.encode(&mut value);
-            self.storage.put_row(rows::mark(shard.partition, shard.copies), Some(value.into()));
-        }
-    }
-
     /// Conflicts are for people to inspect, and are dropped after a week.
     fn forget_conflicts(&mut self, t: &mut Turn<'_>) {
         let old_ms = t.now.wall_ms.saturating_sub(CONFLICTS_KEEP.as_millis() as u64);

@@ -7,6 +7,7 @@ use crate::attempts::attempts_of;
 use crate::frame::{Shard, StampVector};
 use crate::hlc::Stamp;
 use crate::key::Key;
+use crate::mesh::replica::Replica;
 use crate::mesh::replica::storage::Storage;
 use crate::mesh::{Mesh, Turn};
 use crate::record::Record;
@@ -149,6 +150,37 @@ impl Shards {
     /// What the rows of all records come to; none before they were counted.
     pub fn stored_bytes(&self) -> Option<u64> {
         self.are_built().then_some(self.stored_bytes)
+    }
+}
+
+impl Replica {
+    pub(in crate::mesh) fn learn(&mut self, shard: Shard, known: impl Iterator<Item = (Actor, Stamp)>) {
+        let me = self.actor;
+        let state = self.shards.state(shard);
+        for (actor, stamp) in known.filter(|(actor, _)| *actor != me) {
+            let entry = state.known.entry(actor).or_default();
+            *entry = stamp.max(*entry);
+        }
+    }
+
+    pub(in crate::mesh) fn raise_marks(
+        &mut self,
+        shard: Shard,
+        marks: impl Iterator<Item = (RegionId, Stamp)>,
+    ) {
+        let here = self.actor.region;
+        let mut changed = false;
+        for (region, stamp) in marks {
+            if region == here {
+                self.clock.advance_to(stamp);
+            }
+            changed |= self.shards.state(shard).marks.raise(region, stamp);
+        }
+        if changed {
+            let mut value = Vec::new();
+            self.shards.state(shard).marks.encode(&mut value);
+            self.storage.put_row(rows::mark(shard.partition, shard.copies), Some(value.into()));
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::ballot::Ballot;
 use crate::context::Context;
 use crate::frame::RequestNote;
 use crate::hlc::Stamp;
+use crate::mesh::coordinator::writes::stamp_after;
 use crate::mesh::remote_regions::streams::LoggedChange;
 use crate::mesh::{Mesh, Turn};
 use crate::op::{self, Attributes, WriteEvent};
@@ -123,7 +124,7 @@ impl Mesh {
         let clipped = base.and_then(|base| self.replica.clipped(base));
         let base = clipped.as_ref().or(base);
         let counter = self.replica.dots.take().ok_or(Code::NotInStep)?;
-        let stamp = self.replica.clock.tick(t.now.wall_ms).max(self.stamp_after(t, &write.attributes));
+        let stamp = self.replica.clock.tick(t.now.wall_ms).max(stamp_after(t, &write.attributes));
         let event = event(self.params.actor, counter, stamp, t.now.wall_ms);
         let folded = self.coordinator.with_handler(t, base, write);
         let done = folded.as_ref().unwrap_or(write);

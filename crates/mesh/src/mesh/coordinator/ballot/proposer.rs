@@ -16,7 +16,6 @@ use crate::key::Key;
 use crate::mesh::coordinator::Coordinator;
 use crate::mesh::coordinator::forward::{Obstacle, TriedNodes};
 use crate::mesh::coordinator::writes::Route;
-use crate::mesh::membership::Membership;
 use crate::mesh::remote_regions::RemoteRegions;
 use crate::mesh::{Client, Mesh, Operation, Pending, Then, Turn};
 use crate::overlay::Seq;
@@ -230,17 +229,6 @@ impl Coordinator {
     fn is_proposing(&mut self, id: OpId, wanted: Ballot) -> bool {
         let stage = self.propose_op(id).map(|proposing| &proposing.stage);
         matches!(stage, Some(ProposeStage::Accepting { ballot, .. }) if *ballot == wanted)
-    }
-}
-
-impl Membership {
-    fn route_of(&self, key: &Key) -> Arc<Route> {
-        let copies = self.topology.copies(key.namespace_id()).unwrap_or(0);
-        self.route(key.partition(), copies).clone()
-    }
-
-    fn keeps_key(&self, key: &Key) -> bool {
-        self.shard_of(key).is_some_and(|shard| self.keeps(shard))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Writes under a request id: whether one was carried out before, and the note that it was (ADR 44).
 
-use super::Stamped;
+use super::apply::Stamped;
 use crate::actor::Dot;
 use crate::attempts::{Attempt, attempts_of, body_hash};
 use crate::counter::CounterSums;
