@@ -68,6 +68,7 @@ mod space;
 mod talking;
 mod tls;
 mod tour;
+mod upgrade;
 mod verbs;
 mod verbs_watch;
 mod watch;
