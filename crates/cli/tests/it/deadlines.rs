@@ -84,7 +84,11 @@ fn no_answer_says_that_a_deadline_has_passed_before_it_has() {
                 continue;
             }
             n_late += 1;
-            assert!(answer.after >= Duration::from_millis(ms), "{path} after {:?}, not {ms} ms", answer.after);
+            assert!(
+                answer.after >= Duration::from_millis(ms),
+                "{path} after {:?}, not {ms} ms",
+                answer.after
+            );
         }
     }
     assert!(n_late > 0, "no deadline passed");
