@@ -39,6 +39,8 @@ mod version;
 mod watch;
 mod words;
 
+pub use hold_process::following;
+
 use crate::client::{Client, Error, Options, duration};
 use crate::output::Printer;
 use clap::{Args, Subcommand};

@@ -4,7 +4,7 @@
 //! runs, and when this process is killed, so are the command and its process group (`hold_process`).
 
 use super::hold_signals::{self, HoldSignals};
-use super::{Error, fence, lock};
+use super::{Error, fence, hold_process, lock};
 use client::Guard;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::ffi::OsString;
@@ -75,8 +75,9 @@ impl Running {
     fn start(what: &HeldCommand<'_>, name: &str, guard: &Guard) -> Result<Running, Error> {
         let key = OsString::from_vec(guard.key().to_vec());
         let token = guard.token().to_string();
-        let mut command = what.following_command();
+        let mut command = hold_process::following(what.program);
         command
+            .args(what.arguments)
             .env(fence::VARIABLE, guard.fence().to_string())
             .env("ALTHING_LOCK_NAME", name)
             .env("ALTHING_LOCK_KEY", &key)
@@ -133,21 +134,6 @@ impl Running {
         } else {
             kill_process(self.pid, signal)
         };
-    }
-}
-
-impl HeldCommand<'_> {
-    /// The command, behind a process that asks the kernel to let it die with this one.
-    fn following_command(&self) -> Command {
-        let Ok(myself) = std::env::current_exe() else {
-            let mut command = Command::new(self.program);
-            command.args(self.arguments);
-            return command;
-        };
-        let mut command = Command::new(myself);
-        command.args(["hold-process", "exec", "--parent", &std::process::id().to_string(), "--"]);
-        command.arg(self.program).args(self.arguments);
-        command
     }
 }
 

@@ -4,7 +4,7 @@
 
 use clap::{Args, Subcommand};
 use rustix::process::{Pid, Signal, getppid, kill_process, kill_process_group};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
@@ -45,6 +45,14 @@ impl HoldProcess {
             }
         }
     }
+}
+
+/// A program that the kernel ends with this process, where it can.
+pub fn following(program: &OsStr) -> tokio::process::Command {
+    let Ok(myself) = std::env::current_exe() else { return tokio::process::Command::new(program) };
+    let mut command = tokio::process::Command::new(myself);
+    command.args(["hold-process", "exec", "--parent", &std::process::id().to_string(), "--"]).arg(program);
+    command
 }
 
 /// Returns only when the command cannot be run.

@@ -1,5 +1,6 @@
 //! Every signal that a process can catch, for a wrapper that passes them on to its command.
 
+use crate::signals;
 use rustix::process::Signal;
 use std::future::poll_fn;
 use std::task::Poll;
@@ -18,7 +19,8 @@ pub struct HoldSignals {
 impl HoldSignals {
     pub fn new() -> std::io::Result<HoldSignals> {
         let listen = |caught: &Signal| Ok((*caught, signal(SignalKind::from_raw(caught.as_raw()))?));
-        let streams = STOPPING.iter().chain(&PASSED_ON).map(listen).collect::<std::io::Result<_>>()?;
+        let wanted = STOPPING.iter().chain(&PASSED_ON).filter(|caught| !signals::is_ignored(caught.as_raw()));
+        let streams = wanted.map(listen).collect::<std::io::Result<_>>()?;
         Ok(HoldSignals { streams })
     }
 
