@@ -6,7 +6,6 @@ use crate::connections::Connections;
 use crate::grpc::call_context;
 use base::{Code, LeaseId, Revision};
 use coord::Caller;
-use coord::reply::Body;
 use coord::watch::{StreamId, WatchDescription, WatchPosition};
 use proto::althing::inspect::v1::watch::State;
 use proto::althing::inspect::v1::{
@@ -14,8 +13,7 @@ use proto::althing::inspect::v1::{
     MemberNeed, Pin, Round, Watch, WatchesRequest, WatchesResponse,
 };
 use server::{
-    CompactionDescription, CompactionPin, Handle, LeaderQuestion, LeaseDescription, PinReader, RoundOutcome,
-    RoundReport,
+    CompactionDescription, CompactionPin, Handle, LeaseDescription, PinReader, RoundOutcome, RoundReport,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +21,8 @@ use std::sync::Arc;
 const LIMIT_DEFAULT: usize = 1_000;
 pub const LIMIT_MAX: usize = 10_000;
 const PINS_MAX: usize = 100;
+/// Longer than any lease lives.
+const FAR_MS: u64 = 1 << 62;
 
 #[derive(Clone)]
 pub struct Inspector {
@@ -34,7 +34,7 @@ impl Inspector {
     pub async fn clients(&self, request: ClientsRequest) -> Result<ClientsResponse, Code> {
         let clients = self.snapshots();
         let mut watches = BTreeMap::<StreamId, i64>::new();
-        for watch in self.handle.describe_watches(usize::MAX).await? {
+        for watch in self.handle.maintenance().describe_watches(usize::MAX).await? {
             *watches.entry(watch.stream).or_default() += 1;
         }
         let total = clients.len() as i64;
@@ -45,7 +45,7 @@ impl Inspector {
 
     pub async fn watches(&self, request: WatchesRequest) -> Result<WatchesResponse, Code> {
         let owners = self.owners_of_streams();
-        let described = self.handle.describe_watches(usize::MAX).await?;
+        let described = self.handle.maintenance().describe_watches(usize::MAX).await?;
         let owner = |watch: &WatchDescription| owners.get(&watch.stream).copied().unwrap_or_default();
         let of_client = |watch: &WatchDescription| request.client == 0 || owner(watch) == request.client;
         let wanted: Vec<_> = described.into_iter().filter(of_client).collect();
@@ -58,10 +58,10 @@ impl Inspector {
 
     /// The list is linearizable; what is left of each lease is asked of the leader.
     pub async fn leases(&self, request: LeasesRequest) -> Result<LeasesResponse, Code> {
-        let revision = self.handle.ask_leader(LeaderQuestion::Leases).await?.revision;
+        let revision = self.handle.leases().list().await?.revision;
         let at_most = limit(request.limit);
         let after = if request.after == 0 { LeaseId(i64::MIN) } else { LeaseId(request.after) };
-        let mut described = self.handle.describe_leases(after, at_most + 1).await?;
+        let mut described = self.handle.maintenance().describe_leases(after, at_most + 1).await?;
         let more = described.len() > at_most;
         described.truncate(at_most);
         let mut left = self.ending().await?;
@@ -80,22 +80,14 @@ impl Inspector {
 
     /// What is left of the leases that end first, in milliseconds.
     async fn ending(&self) -> Result<BTreeMap<LeaseId, i64>, Code> {
-        let reply = self.handle.ask_leader(LeaderQuestion::Ending { within_ms: u64::MAX / 2 }).await?;
-        match reply.body {
-            Body::LeasesEnding(list) => {
-                let left = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
-                Ok(list.into_iter().map(|ending| (ending.id, left(ending.left_ms))).collect())
-            }
-            other => unreachable!("a question for ending leases is not answered by {other:?}"),
-        }
+        let ending = self.handle.leases().ending(FAR_MS).await?.body;
+        let left = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
+        Ok(ending.into_iter().map(|ending| (ending.id, left(ending.left_ms))).collect())
     }
 
     async fn left_of(&self, id: LeaseId) -> Result<i64, Code> {
-        let reply = self.handle.ask_leader(LeaderQuestion::TimeToLive { id, keys: false }).await?;
-        match reply.body {
-            Body::LeaseTime(time) => Ok(time.ttl.saturating_mul(1_000)),
-            other => unreachable!("a question for time is answered by time, not {other:?}"),
-        }
+        let time = self.handle.leases().time_to_live(id).await?.body;
+        Ok(time.ttl.saturating_mul(1_000))
     }
 
     pub async fn compaction(&self) -> Result<CompactionResponse, Code> {
@@ -109,7 +101,7 @@ impl Inspector {
             is_sweeping,
             pins,
             last_round,
-        } = self.handle.describe_compaction(PINS_MAX).await?;
+        } = self.handle.maintenance().describe_compaction(PINS_MAX).await?;
         Ok(CompactionResponse {
             header: self.header(revision),
             compact_revision: compacted.0,

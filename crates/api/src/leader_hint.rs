@@ -18,7 +18,7 @@ pub fn add(handle: &Handle, headers: &mut HeaderMap) {
     if let Ok(id) = HeaderValue::try_from(format!("{:x}", leader.0)) {
         headers.insert(LEADER, id);
     }
-    let member = handle.members().into_iter().find(|member| member.id == leader);
+    let member = handle.members().list().into_iter().find(|member| member.id == leader);
     let url = member.and_then(|member| member.client_urls.into_iter().next());
     if let Some(url) = url.and_then(|url| HeaderValue::try_from(url).ok()) {
         headers.insert(LEADER_URL, url);

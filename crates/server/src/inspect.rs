@@ -2,7 +2,7 @@
 //! compaction rounds. A question goes through the machine's queue and reads its state between two turns.
 
 use crate::apply::ApplyMessage;
-use crate::handle::Handle;
+use crate::handle::MaintenanceHandle;
 use base::{Code, Instant, LeaseId, NodeId, Revision};
 use coord::watch::WatchDescription;
 use node::apply::{CompactionDescription, LeaseDescription};
@@ -29,15 +29,15 @@ pub(crate) fn answer(machine: &Apply, now: Instant, inspection: Inspection) {
     }
 }
 
-impl Handle {
+impl MaintenanceHandle<'_> {
     /// The watches of this member, so many at most.
-    pub async fn describe_watches(&self, at_most: usize) -> Result<Vec<WatchDescription>, Code> {
+    pub async fn describe_watches(self, at_most: usize) -> Result<Vec<WatchDescription>, Code> {
         self.inspect(|asker| Inspection::Watches { at_most, asker }).await
     }
 
     /// The leases after this one by their ids, so many at most, as far as this member has applied.
     pub async fn describe_leases(
-        &self,
+        self,
         after: LeaseId,
         at_most: usize,
     ) -> Result<Vec<LeaseDescription>, Code> {
@@ -45,13 +45,13 @@ impl Handle {
     }
 
     /// What pins compaction on this member, so many readers at most.
-    pub async fn describe_compaction(&self, at_most: usize) -> Result<CompactionDescription, Code> {
+    pub async fn describe_compaction(self, at_most: usize) -> Result<CompactionDescription, Code> {
         self.inspect(|asker| Inspection::Compaction { at_most, asker }).await
     }
 
-    async fn inspect<T>(&self, ask: impl FnOnce(oneshot::Sender<T>) -> Inspection) -> Result<T, Code> {
+    async fn inspect<T>(self, ask: impl FnOnce(oneshot::Sender<T>) -> Inspection) -> Result<T, Code> {
         let (asker, answer) = oneshot::channel();
-        self.shared.core.apply.queue.push(ApplyMessage::Inspect(ask(asker)));
+        self.handle.core().apply.queue.push(ApplyMessage::Inspect(ask(asker)));
         answer.await.map_err(|_| Code::Stopped)
     }
 }

@@ -23,7 +23,7 @@ impl InspectApi {
 
     async fn require_root(&self, metadata: &MetadataMap) -> Result<(), Status> {
         let handle = call_context::admit(&self.inspector.handle, metadata).await?;
-        handle.permit_here(RequiredAccess::Root).await.map_err(refusal::render)
+        handle.auth().permit_here(RequiredAccess::Root).await.map_err(refusal::render)
     }
 }
 
