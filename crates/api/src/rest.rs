@@ -15,6 +15,7 @@ mod guard;
 mod handlers;
 mod home;
 mod identity;
+mod inspect;
 mod json_text;
 mod namespace_cache;
 mod namespaces;
@@ -42,7 +43,9 @@ pub use openapi::document as openapi_document;
 pub use refusal::describe_code;
 
 use crate::audit;
+use crate::connections::Connections;
 use crate::http;
+use crate::inspect::Inspector;
 use crate::serve::RestSettings;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -76,19 +79,30 @@ struct RestShared {
     spaces: NamespaceCache,
     settings: RestSettings,
     served_from: HeaderValue,
+    inspector: Inspector,
 }
 
 impl Rest {
-    pub fn new(handle: Handle, mesh: MeshHandle, settings: RestSettings) -> Rest {
+    pub fn new(
+        handle: Handle,
+        mesh: MeshHandle,
+        settings: RestSettings,
+        connections: Arc<Connections>,
+    ) -> Rest {
+        let inspector = Inspector { handle: handle.clone(), connections };
         let spaces = NamespaceCache::new(&settings.region);
         let served_from = HeaderValue::try_from(&settings.region);
         let served_from = served_from.unwrap_or(HeaderValue::from_static("unnamed"));
-        let shared = RestShared { handle, mesh, spaces, settings, served_from };
+        let shared = RestShared { handle, mesh, spaces, settings, served_from, inspector };
         Rest { shared: Arc::new(shared), caller: None }
     }
 
     fn handle(&self) -> &Handle {
         &self.shared.handle
+    }
+
+    fn inspector(&self) -> &Inspector {
+        &self.shared.inspector
     }
 
     fn mesh(&self) -> &MeshHandle {

@@ -68,6 +68,10 @@ pub fn run(checked: CheckedConfig) -> ExitCode {
     let outcome = run_member(checked);
     if let Err(error) = &outcome {
         error!(%error, "stopped by an error");
+        if !tracing::enabled!(tracing::Level::ERROR) {
+            // A failed start is told also where nothing is logged.
+            let _ = writeln!(std::io::stderr(), "althing: {error}");
+        }
     }
     log.flush();
     if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -60,7 +60,7 @@ pub use documents::{Document, Documents, SetDocument};
 pub use history_rows::{HistoryWindow, PastChange, history_of};
 pub use idempotent::{IdempotentCommand, RequestId};
 pub use lease_command::{Checkpoint, Grant, Guard, Revoke};
-pub use leases::Lease;
+pub use leases::{GrantTime, Lease};
 pub use lock_command::{Acquire, CheckFence, Fenced, FencingToken, Leave, Release};
 pub use locks::{ClaimCalls, Fence, LockClaim};
 pub use members::{MEMBERS_KEY, Member, MemberChange, Members};

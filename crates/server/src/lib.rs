@@ -24,6 +24,7 @@ mod handle;
 mod histogram;
 mod history;
 mod identity;
+mod inspect;
 mod join;
 mod join_tokens;
 mod lease_events;
@@ -74,8 +75,9 @@ pub use lock::{AcquireRequest, LockGrant, LockHandle, LockOutcome, LockWaitLimit
 pub use members::MemberInfo;
 pub use merge_scripts::{BoundedScripts, Scripts};
 pub use metrics::metric_table;
+pub use node::apply::{CompactionDescription, CompactionPin, LeaseDescription, PinReader};
 pub use node::lock_call::HeldLock;
-pub use node::{LeaseEvent, LeaseEventKind};
+pub use node::{LeaseEvent, LeaseEventKind, RoundOutcome, RoundReport};
 pub use peer::PeerAuthStage;
 pub use registry::{MetricDescription, Registry};
 pub use reply_inbox::ReplyInbox;

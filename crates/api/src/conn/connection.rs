@@ -140,7 +140,7 @@ impl Connection {
     ) -> Connection {
         let slot_guard = conn.slot_guard().clone();
         Connection {
-            callers: CallerCache::new(shared.certificate_token_of(&conn)),
+            callers: CallerCache::new(shared.certificate_token_of(&conn), slot_guard.client().clone()),
             address: conn.connect_info(),
             identity: shared.identity_of(&conn),
             conn,
@@ -187,6 +187,7 @@ impl Connection {
             }
             if !busy {
                 self.note_idle();
+                self.slot_guard.client().set_streams(self.calls.len());
                 // A connection that waits keeps no buffer.
                 if self.input.is_empty() {
                     self.input = BytesMut::new();
@@ -364,6 +365,7 @@ impl Connection {
         if let Some(path) = old_prefix::replace(&head.path) {
             head.path = path;
         }
+        self.slot_guard.client().count_request();
         trace!(stream = stream.0, path = %head.path.escape_ascii(), "a call begins");
         if self.slot_guard.is_limited() && !urgent::is_urgent(&head.path) {
             return self.refuse_early(stream, &refusal::render(Code::TooManyRequests));
@@ -401,7 +403,12 @@ impl Connection {
         let is_grpc = head.get("content-type").is_some_and(|kind| kind.starts_with(b"application/grpc"));
         let many = std::str::from_utf8(&head.path).is_ok_and(|path| self.shared.streams.contains(path));
         let progress = BodyProgress::new(is_grpc, many, self.timers.last_received());
-        let from = CallOrigin { stream, address: self.address, identity: self.identity.clone(), counted };
+        let client = self.slot_guard.client().clone();
+        if let Some(agent) = head.get("user-agent") {
+            client.set_agent(agent);
+        }
+        let identity = self.identity.clone();
+        let from = CallOrigin { stream, address: self.address, identity, counted, client };
         let bridged = RoutedCall::begin(
             (&self.shared.router, &self.shared.browsers),
             from,

@@ -2,6 +2,7 @@
 //! those clients that insist on one.
 
 use crate::audit;
+use crate::clients;
 use crate::grpc::refusal;
 use base::{Code, KeyRange, Revision};
 use bytes::Bytes;
@@ -52,6 +53,9 @@ pub async fn admit(handle: &Handle, metadata: &MetadataMap) -> Result<Handle, St
     audit::note_token(handle, token);
     let admitted = handle.auth().admit(token).await.map_err(refusal::render)?;
     audit::note_caller(admitted.caller());
+    if let Some(client) = clients::current() {
+        client.set_caller(admitted.caller());
+    }
     Ok(admitted)
 }
 

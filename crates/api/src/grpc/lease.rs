@@ -3,6 +3,7 @@
 //! answer (TTL 0 or -1), not an error.
 
 use crate::audit;
+use crate::clients::{self, ClientRecord};
 use crate::grpc::revoke_on_disconnect::RevokeOnDisconnect;
 use crate::grpc::{call_context, once, refusal};
 use base::{KeyRange, LeaseId};
@@ -16,6 +17,7 @@ use proto::etcdserverpb::{
     LeaseTimeToLiveResponse,
 };
 use server::{Handle, RequiredAccess};
+use std::sync::Arc;
 use tokio::sync::mpsc;
 use tonic::codegen::BoxStream;
 use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
@@ -50,8 +52,10 @@ impl LeaseService {
         handle.auth().permit(RequiredAccess::User).await.map_err(refusal::render)?;
         let revoke_on_disconnect = RevokeOnDisconnect::from_metadata(metadata)?;
         let (sender, receiver) = mpsc::channel(KEEP_ALIVES_BUFFERED);
+        let client = clients::current();
         tokio::spawn(async move {
-            let parting = keep_alive(&handle, requests, sender, revoke_on_disconnect).await;
+            let renewing = Renewing { handle: handle.clone(), client, revoke_on_disconnect };
+            let parting = keep_alive(renewing, requests, sender).await;
             if let Some(revoke_on_disconnect) = parting {
                 revoke_on_disconnect.revoke_unrenewed(handle).await;
             }
@@ -82,6 +86,9 @@ impl Lease for LeaseService {
         let header = Some(call_context::header(&self.handle, reply.revision));
         let GrantedLease { id, ttl } = reply.body;
         audit::note_id("lease", id.0 as u64);
+        if let Some(client) = clients::current() {
+            client.note_lease(id);
+        }
         Ok(Response::new(LeaseGrantResponse { header, id: id.0, ttl, error: String::new() }))
     }
 
@@ -155,38 +162,44 @@ impl Lease for LeaseService {
 /// Ends with the client's last request, with its disconnect, or with the first refusal; returns what
 /// must be revoked then.
 async fn keep_alive(
-    handle: &Handle,
+    mut renewing: Renewing,
     mut requests: impl Stream<Item = Result<LeaseKeepAliveRequest, Status>> + Unpin,
     answers: mpsc::Sender<Result<LeaseKeepAliveResponse, Status>>,
-    mut revoke_on_disconnect: Option<RevokeOnDisconnect>,
 ) -> Option<RevokeOnDisconnect> {
     loop {
         let request = tokio::select! {
             request = requests.next() => request,
-            () = answers.closed() => return revoke_on_disconnect,
+            () = answers.closed() => return renewing.revoke_on_disconnect,
         };
         let answer = match request {
-            None => return revoke_on_disconnect,
-            Some(Ok(request)) => renew(handle, request.id, &mut revoke_on_disconnect).await,
+            None => return renewing.revoke_on_disconnect,
+            Some(Ok(request)) => renew(&mut renewing, request.id).await,
             Some(Err(status)) => Err(status),
         };
         let ends = answer.is_err();
         if answers.send(answer).await.is_err() || ends {
-            return revoke_on_disconnect;
+            return renewing.revoke_on_disconnect;
         }
     }
 }
 
-async fn renew(
-    handle: &Handle,
-    id: i64,
-    revoke_on_disconnect: &mut Option<RevokeOnDisconnect>,
-) -> Result<LeaseKeepAliveResponse, Status> {
+/// A stream of keep-alives.
+struct Renewing {
+    handle: Handle,
+    client: Option<Arc<ClientRecord>>,
+    revoke_on_disconnect: Option<RevokeOnDisconnect>,
+}
+
+async fn renew(renewing: &mut Renewing, id: i64) -> Result<LeaseKeepAliveResponse, Status> {
+    let Renewing { handle, client, revoke_on_disconnect } = renewing;
     let need = RequiredAccess::Leases(LeaseAccess::Renew(LeaseId(id)));
     handle.auth().permit_here(need).await.map_err(refusal::render)?;
     let reply = handle.leases().keep_alive(LeaseId(id)).await.map_err(refusal::render)?;
     let header = Some(call_context::header(handle, reply.revision));
     let RenewedLease { ttl, renewal } = reply.body;
+    if let Some(client) = client {
+        client.note_lease(LeaseId(id));
+    }
     if let Some(revoke_on_disconnect) = revoke_on_disconnect {
         revoke_on_disconnect.renewed(LeaseId(id), ttl, renewal)?;
     }

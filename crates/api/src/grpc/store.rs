@@ -2,6 +2,7 @@
 //! Requests go in, commands of the state machine come out, and back.
 
 use crate::audit;
+use crate::clients::unix_millis;
 use crate::grpc::{call_context, refusal};
 use base::{Code, KeyRange, NodeId};
 use coord::PastChange;
@@ -46,9 +47,10 @@ impl StoreService for StoreApi {
         let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
         let (past, more) = self.handle.kv().history(key, limit).await.map_err(refusal::render)?;
         let status = self.handle.status();
+        let now_ms = unix_millis();
         Ok(Response::new(HistoryResponse {
             header: Some(call_context::header(&self.handle, status.revision)),
-            changes: past.iter().map(change).collect(),
+            changes: past.iter().map(|past| change(past, now_ms)).collect(),
             more,
             compact_revision: status.compacted.0,
         }))
@@ -169,12 +171,13 @@ impl StoreService for StoreApi {
     }
 }
 
-fn change(past: &PastChange) -> Change {
+/// What has no time mark yet has happened by now.
+fn change(past: &PastChange, now_ms: i64) -> Change {
     let kind = if past.put.is_some() { Kind::Put } else { Kind::Delete };
     Change {
         kind: kind as i32,
         revision: past.revision.0,
-        time_ms: past.millis.unwrap_or(0),
+        time_ms: past.millis.unwrap_or(now_ms),
         create_revision: past.put.map_or(0, |put| put.create.0),
         version: past.put.map_or(0, |put| put.version),
         lease: past.put.map_or(0, |put| put.lease.0),

@@ -7,6 +7,7 @@ use super::identity::ClientIdentity;
 use super::query::Query;
 use super::refusal::Refusal;
 use crate::audit;
+use crate::clients;
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
@@ -146,6 +147,9 @@ pub async fn caller_of(handle: &Handle, given: &[u8]) -> Result<Arc<DataCaller>,
 
 fn note_caller(caller: &Arc<DataCaller>) {
     audit::note(|entry| entry.user = Some(caller.user.clone()));
+    if let Some(client) = clients::current() {
+        client.set_user(&caller.user);
+    }
 }
 
 /// How a caller that sends this `Authorization` wants to be known.

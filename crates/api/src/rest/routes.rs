@@ -4,8 +4,8 @@
 
 use super::guard::RouteAccess;
 use super::{
-    Rest, batch, conflicts, crdt, data, handlers, home, namespaces, openapi, range, regions, ring, select,
-    store,
+    Rest, batch, conflicts, crdt, data, handlers, home, inspect, namespaces, openapi, range, regions, ring,
+    select, store,
 };
 use axum::handler::Handler;
 use axum::routing::MethodRouter;
@@ -103,6 +103,10 @@ pub fn all() -> Vec<Route> {
             .delete(Root, regions::delete),
         Route::at("/v1/ring").get(User, ring::get),
         Route::at("/v1/ring/nodes/{node}").delete(Root, ring::leave).put(Root, ring::stay),
+        Route::at("/v1/clients").get(Root, inspect::clients),
+        Route::at("/v1/watches").get(Root, inspect::watches),
+        Route::at("/v1/leases").get(Root, inspect::leases),
+        Route::at("/v1/compaction").get(Root, inspect::compaction),
         Route::at("/openapi.json").get(Open, openapi::get),
     ];
     for (base, make) in [

@@ -56,7 +56,7 @@ impl LeaseHandle<'_> {
     }
 
     /// Leases that end within so many milliseconds unless they are renewed.
-    pub(crate) async fn ending(self, within_ms: u64) -> Result<Reply<Vec<EndingLease>>, Code> {
+    pub async fn ending(self, within_ms: u64) -> Result<Reply<Vec<EndingLease>>, Code> {
         self.ask_leader(LeaderQuestion::Ending { within_ms }).await
     }
 

@@ -27,7 +27,7 @@ impl ApiOperation {
     }
 }
 
-pub const TAGS: [(&str, &str); 8] = [
+pub const TAGS: [(&str, &str); 9] = [
     ("store", "Keys and values"),
     ("data", "Keys and values with consistency levels, versions and conditions"),
     ("crdt", "Counters, sets, registers and exact numbers that merge"),
@@ -36,6 +36,7 @@ pub const TAGS: [(&str, &str); 8] = [
     ("conflicts", "Writes that lost, and how to bring them back"),
     ("regions", "Other clusters that hold the same data: how far each is, and which there are"),
     ("cluster", "The ring of nodes"),
+    ("inspect", "Clients, watches, leases, and what delays compaction"),
 ];
 
 const READ: &[u16] = &[400, 404, 410, 413, 429, 503];
@@ -484,6 +485,26 @@ pub const OPERATIONS: &[ApiOperation] = &[
             "cluster",
             "Tells a node that was let go to stay after all",
         )
+    },
+    ApiOperation {
+        params: &["limit"],
+        answers: &[(200, "Clients")],
+        ..operation("get", "/v1/clients", "inspect", "The client connections of this node")
+    },
+    ApiOperation {
+        params: &["limit", "client"],
+        answers: &[(200, "Watches")],
+        ..operation("get", "/v1/watches", "inspect", "The watches of this member, and how far each is")
+    },
+    ApiOperation {
+        params: &["limit", "after"],
+        answers: &[(200, "Leases")],
+        refusals: &[400, 503],
+        ..operation("get", "/v1/leases", "inspect", "All leases with their keys and times")
+    },
+    ApiOperation {
+        answers: &[(200, "Compaction")],
+        ..operation("get", "/v1/compaction", "inspect", "How far the past is compacted, and what delays more")
     },
     ApiOperation {
         answers: &[(200, "Document")],

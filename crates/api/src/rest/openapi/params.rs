@@ -4,7 +4,7 @@
 use serde_json::{Value, json as object};
 
 /// Name, schema, meaning.
-const PARAMS: [(&str, Kind, &str); 35] = [
+const PARAMS: [(&str, Kind, &str); 37] = [
     ("{key}", Kind::Text, "The key, percent-encoded; slashes may stand as they are"),
     ("{ns}", Kind::Text, "The namespace"),
     ("{region}", Kind::Text, "The name of another region"),
@@ -53,6 +53,8 @@ const PARAMS: [(&str, Kind, &str); 35] = [
     ("end", Kind::Text, "The key behind the last one, not included"),
     ("prefix", Kind::Text, "All keys that begin so, instead of start and end"),
     ("limit", Kind::Number, "The most entries of a page, up to 1000"),
+    ("client", Kind::Number, "Only watches of this client, by the id that /v1/clients shows"),
+    ("after", Kind::Text, "Only leases with larger ids than this one, in hexadecimal"),
     ("page", Kind::Text, "next_page of the page before"),
     ("contains", Kind::Text, "Ask whether this element is in the set"),
     (
