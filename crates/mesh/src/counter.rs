@@ -79,6 +79,11 @@ impl CounterState {
         self.find(actor).cleared
     }
 
+    /// No actor has counted anything, ever.
+    pub fn is_vacant(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Nothing is left that a delete has not seen.
     pub fn is_empty(&self) -> bool {
         self.entries.iter().all(|(_, entry)| entry.sums == entry.cleared)
@@ -97,6 +102,23 @@ impl CounterState {
     pub fn clear(&mut self) -> CounterState {
         self.entries.iter_mut().for_each(|(_, entry)| entry.cleared = entry.sums);
         self.clone()
+    }
+
+    /// Forgets what an actor has counted up to now.
+    pub fn clear_entry(&mut self, actor: Actor) {
+        if let Ok(at) = self.entries.binary_search_by_key(&actor, |(other, _)| *other) {
+            let entry = &mut self.entries[at].1;
+            entry.cleared = entry.sums;
+        }
+    }
+
+    /// How much a delete has seen of each entry, and nothing else.
+    pub fn cleared_part(&self) -> CounterState {
+        let cleared = |(actor, entry): &(Actor, CounterEntry)| {
+            let CounterEntry { cleared, .. } = *entry;
+            (cleared != CounterSums::default()).then_some((*actor, CounterEntry { sums: cleared, cleared }))
+        };
+        CounterState { entries: self.entries.iter().filter_map(cleared).collect() }
     }
 
     pub fn join(&mut self, other: &CounterState) {

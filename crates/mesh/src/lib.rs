@@ -6,6 +6,7 @@
 pub mod actor;
 pub mod attempts;
 pub mod ballot;
+pub mod collection;
 pub mod conflict;
 pub mod context;
 pub mod controller;
