@@ -5,6 +5,7 @@
 //! order and any number of times, show the same. See docs/adr/0080.
 
 mod bounded_counter;
+mod convert;
 mod delta;
 mod draft;
 mod element;
@@ -23,6 +24,7 @@ mod view;
 mod writer;
 
 pub use bounded_counter::BoundedCounter;
+pub use convert::convert;
 pub use delta::{CollectionDelta, ElementDelta};
 pub use element::{Cell, CellValue, ElementState};
 pub use header::{CollectionHeader, CollectionKind, CollectionType, Expiry, Sweep};

@@ -31,6 +31,26 @@ pub struct CounterState {
 }
 
 impl CounterSums {
+    /// At least as much of both, and more of one.
+    pub fn exceeds(self, other: CounterSums) -> bool {
+        self.added >= other.added && self.subtracted >= other.subtracted && self != other
+    }
+
+    pub fn encode(self, out: &mut Vec<u8>) {
+        for sum in [self.added, self.subtracted] {
+            put_varint(out, (sum >> 64) as u64);
+            put_varint(out, sum as u64);
+        }
+    }
+
+    pub fn decode(reader: &mut Reader) -> Option<CounterSums> {
+        let mut sum = || {
+            let sum = u128::from(reader.varint()?) << 64 | u128::from(reader.varint()?);
+            (sum <= ENTRY_MAX).then_some(sum)
+        };
+        Some(CounterSums { added: sum()?, subtracted: sum()? })
+    }
+
     fn join(&mut self, other: CounterSums) {
         self.added = self.added.max(other.added);
         self.subtracted = self.subtracted.max(other.subtracted);
@@ -104,12 +124,9 @@ impl CounterState {
         self.clone()
     }
 
-    /// Forgets what an actor has counted up to now.
-    pub fn clear_entry(&mut self, actor: Actor) {
-        if let Ok(at) = self.entries.binary_search_by_key(&actor, |(other, _)| *other) {
-            let entry = &mut self.entries[at].1;
-            entry.cleared = entry.sums;
-        }
+    /// Forgets what an actor had counted when its sums were these.
+    pub fn clear_upto(&mut self, actor: Actor, sums: CounterSums) {
+        self.entry(actor).join(CounterEntry { sums, cleared: sums });
     }
 
     /// How much a delete has seen of each entry, and nothing else.
@@ -146,10 +163,8 @@ impl CounterState {
         put_varint(out, self.entries.len() as u64);
         for (actor, CounterEntry { sums, cleared }) in &self.entries {
             actor.encode(out);
-            for sum in [sums.added, sums.subtracted, cleared.added, cleared.subtracted] {
-                put_varint(out, (sum >> 64) as u64);
-                put_varint(out, sum as u64);
-            }
+            sums.encode(out);
+            cleared.encode(out);
         }
     }
 
@@ -157,12 +172,7 @@ impl CounterState {
         let mut counter = CounterState::default();
         for _ in 0..reader.count()? {
             let actor = Actor::decode(reader)?;
-            let mut sum = || {
-                let sum = u128::from(reader.varint()?) << 64 | u128::from(reader.varint()?);
-                (sum <= ENTRY_MAX).then_some(sum)
-            };
-            let sums = CounterSums { added: sum()?, subtracted: sum()? };
-            let cleared = CounterSums { added: sum()?, subtracted: sum()? };
+            let (sums, cleared) = (CounterSums::decode(reader)?, CounterSums::decode(reader)?);
             counter.entry(actor).join(CounterEntry { sums, cleared });
         }
         Some(counter)

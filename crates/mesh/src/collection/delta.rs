@@ -78,7 +78,7 @@ impl CollectionDelta {
 pub(super) fn is_lawful_element(kind: CollectionKind, name: &Bytes, state: &ElementState) -> bool {
     let is_counted = !state.counter.is_vacant();
     let cells = |fits: &dyn Fn(&CellValue) -> bool| state.cells.iter().all(|cell| fits(&cell.value));
-    let is_field = |value: &CellValue| value.is_register() || *value == CellValue::Increment;
+    let is_field = |value: &CellValue| value.is_register() || value.is_increment();
     match kind {
         CollectionKind::Set => !is_counted && cells(&|value| *value == CellValue::Member),
         CollectionKind::Flag => {

@@ -4,7 +4,7 @@
 
 use crate::actor::Dot;
 use crate::context::Context;
-use crate::counter::CounterState;
+use crate::counter::{CounterState, CounterSums};
 use crate::decimal::Decimal;
 use crate::hlc::Stamp;
 use crate::set::join_dots;
@@ -20,8 +20,8 @@ pub enum CellValue {
     Member,
     /// A value of which the last one written shows: fields, scores, items.
     Register { stamp: Stamp, value: Bytes, expires_ms: Option<u64> },
-    /// Its actor has added to the element's amount.
-    Increment,
+    /// Its actor has added to the element's amount, and has come to these sums.
+    Increment(CounterSums),
     /// The largest shows: HyperLogLogs.
     Rank(u8),
 }
@@ -103,8 +103,8 @@ impl ElementState {
         let counter = &mut self.counter;
         self.cells.retain(|cell| {
             let is_gone = cleared.covers(cell.dot);
-            if is_gone && cell.value == CellValue::Increment {
-                counter.clear_entry(cell.dot.actor);
+            if let (true, CellValue::Increment(sums)) = (is_gone, &cell.value) {
+                counter.clear_upto(cell.dot.actor, *sums);
             }
             !is_gone
         });
@@ -126,7 +126,13 @@ impl ElementState {
         let find = |dot: &Dot| left.0.cells.iter().chain(&right.0.cells).find(|cell| cell.dot == *dot);
         let mut counter = left.0.counter.clone();
         counter.join(&right.0.counter);
-        ElementState { cells: kept.iter().filter_map(find).cloned().collect(), counter }
+        let mut cells: Vec<Cell> = kept.iter().filter_map(find).cloned().collect();
+        // A removal has seen what the actor added after this, which has not come here yet.
+        cells.retain(|cell| match cell.value {
+            CellValue::Increment(sums) => !counter.cleared_of(cell.dot.actor).exceeds(sums),
+            _ => true,
+        });
+        ElementState { cells, counter }
     }
 
     /// What it contributes to the digest of its collection.
@@ -178,11 +184,15 @@ impl CellValue {
         matches!(self, CellValue::Register { .. })
     }
 
+    pub fn is_increment(&self) -> bool {
+        matches!(self, CellValue::Increment(_))
+    }
+
     /// Whether it can be read as a score.
     pub fn is_score(&self) -> bool {
         match self {
             CellValue::Register { value, expires_ms, .. } => value.len() == SCORE_BYTES && expires_ms.is_none(),
-            CellValue::Increment => true,
+            CellValue::Increment(_) => true,
             CellValue::Member | CellValue::Rank(_) => false,
         }
     }
@@ -196,7 +206,10 @@ impl CellValue {
                 expires_ms.iter().for_each(|expires_ms| put_varint(out, *expires_ms));
                 put_bytes(out, value);
             }
-            CellValue::Increment => out.push(3),
+            CellValue::Increment(sums) => {
+                out.push(3);
+                sums.encode(out);
+            }
             CellValue::Rank(rank) => out.extend_from_slice(&[4, *rank]),
         }
     }
@@ -209,7 +222,7 @@ impl CellValue {
                 let expires_ms = if tag == 2 { Some(reader.varint()?) } else { None };
                 CellValue::Register { stamp, value: reader.bytes()?, expires_ms }
             }
-            3 => CellValue::Increment,
+            3 => CellValue::Increment(CounterSums::decode(reader)?),
             4 => CellValue::Rank(reader.u8()?),
             _ => return None,
         })

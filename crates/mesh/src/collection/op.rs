@@ -174,14 +174,15 @@ impl<'a> DeltaBuilder<'a> {
         let counted = state.counter.add(dot.actor, by.0)?;
         let seen = &mut self.seen;
         state.cells.retain(|cell| {
-            let is_replaced = cell.value == CellValue::Increment && cell.dot.actor == dot.actor;
+            let is_replaced = cell.value.is_increment() && cell.dot.actor == dot.actor;
             if is_replaced {
                 seen.join(&Context::of_dot(cell.dot));
             }
             !is_replaced
         });
         let at = state.cells.partition_point(|cell| cell.dot < dot);
-        state.cells.insert(at, Cell { dot, value: CellValue::Increment });
+        let value = CellValue::Increment(state.counter.sums_by(dot.actor));
+        state.cells.insert(at, Cell { dot, value });
         self.store(name, &state, &counted);
         Ok(())
     }

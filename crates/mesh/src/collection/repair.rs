@@ -41,12 +41,6 @@ pub fn merge_row(
     theirs.settle(&writer.header.cleared);
     let state =
         ElementState::join((&stored.state, &writer.header.context), (&theirs, &remote.context));
-    // What goes must not come back with a delta that is late.
-    for dot in stored.state.dots() {
-        if !state.cells.iter().any(|cell| cell.dot == dot) && !writer.header.context.covers(dot) {
-            writer.header.context.join(&Context::of_dot(dot));
-        }
-    }
     writer.store(&remote.name, &stored, &state);
     let (header, rows) = writer.finish();
     CollectionChange { header, rows, verdict: TypeVerdict::Same }

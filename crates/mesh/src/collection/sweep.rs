@@ -50,7 +50,7 @@ pub fn sweep(header: &CollectionHeader, rows: &dyn CollectionRows, rows_max: usi
     let delta = (!told.is_empty()).then(|| CollectionDelta {
         of: header.of,
         context: Context::default(),
-        cleared: Context::default(),
+        cleared: header.cleared.clone(),
         expiry: Vec::new(),
         elements: told,
     });

@@ -1,5 +1,6 @@
 //! Replicas of collections in memory, the model that they are compared with, and the laws.
 
+mod convert;
 mod cost;
 mod counters;
 mod laws;

@@ -39,6 +39,12 @@ impl<'a> Writer<'a> {
 
     /// Puts a state in the place of what is stored.
     pub fn store(&mut self, name: &[u8], stored: &StoredElement, state: &ElementState) {
+        // What goes must not come back with a delta that is late.
+        for dot in stored.state.dots() {
+            if !state.cells.iter().any(|cell| cell.dot == dot) && !self.header.context.covers(dot) {
+                self.header.context.join(&Context::of_dot(dot));
+            }
+        }
         let is_counted = self.header.counts(name);
         let counted = is_counted.then_some(&stored.state);
         self.put(name, stored.row.as_ref(), counted, state);
