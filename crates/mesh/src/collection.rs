@@ -32,8 +32,8 @@ pub use hyper_log_log::estimate;
 pub use merge::{CollectionChange, TooManyGaps, TypeVerdict, merge, merge_own};
 pub use op::{CollectionOp, Place, apply};
 pub use page::{
-    ElementEntry, ElementPage, MergedPage, ScorePaging, StaleEntry, merge_pages, page, page_by_rank, page_by_score,
-    rank_of,
+    ElementEntry, ElementPage, MergedPage, ScorePaging, StaleEntry, merge_pages, page, page_by_rank,
+    page_by_score, rank_of,
 };
 pub use position::Position;
 pub use ranges::{ElementRange, RangeSummary};

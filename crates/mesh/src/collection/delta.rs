@@ -81,14 +81,10 @@ pub(super) fn is_lawful_element(kind: CollectionKind, name: &Bytes, state: &Elem
     let is_field = |value: &CellValue| value.is_register() || value.is_increment();
     match kind {
         CollectionKind::Set => !is_counted && cells(&|value| *value == CellValue::Member),
-        CollectionKind::Flag => {
-            name.is_empty() && !is_counted && cells(&|value| *value == CellValue::Member)
-        }
+        CollectionKind::Flag => name.is_empty() && !is_counted && cells(&|value| *value == CellValue::Member),
         CollectionKind::Map => cells(&is_field),
         CollectionKind::SortedSet => cells(&CellValue::is_score),
-        CollectionKind::List => {
-            position::is_lawful(name) && !is_counted && cells(&CellValue::is_register)
-        }
+        CollectionKind::List => position::is_lawful(name) && !is_counted && cells(&CellValue::is_register),
         CollectionKind::HyperLogLog => {
             !is_counted && hyper_log_log::is_register_name(name) && cells(&hyper_log_log::is_rank)
         }

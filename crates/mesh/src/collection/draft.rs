@@ -30,12 +30,7 @@ impl CollectionRows for Draft<'_> {
         self.changes.get(key).map_or_else(|| self.rows.get(key), Clone::clone)
     }
 
-    fn scan(
-        &self,
-        range: &RowRange,
-        direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &Bytes) -> bool,
-    ) {
+    fn scan(&self, range: &RowRange, direction: Direction, visit: &mut dyn FnMut(&[u8], &Bytes) -> bool) {
         if range.is_empty() {
             return;
         }

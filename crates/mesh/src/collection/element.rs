@@ -163,9 +163,8 @@ impl ElementState {
     }
 
     pub fn decode_from(reader: &mut Reader) -> Option<ElementState> {
-        let cell = |reader: &mut Reader| {
-            Some(Cell { dot: Dot::decode(reader)?, value: CellValue::decode(reader)? })
-        };
+        let cell =
+            |reader: &mut Reader| Some(Cell { dot: Dot::decode(reader)?, value: CellValue::decode(reader)? });
         let count = reader.count()?;
         let cells = (0..count).map(|_| cell(reader)).collect::<Option<Vec<_>>>()?;
         let counter = CounterState::decode(reader)?;
@@ -191,7 +190,9 @@ impl CellValue {
     /// Whether it can be read as a score.
     pub fn is_score(&self) -> bool {
         match self {
-            CellValue::Register { value, expires_ms, .. } => value.len() == SCORE_BYTES && expires_ms.is_none(),
+            CellValue::Register { value, expires_ms, .. } => {
+                value.len() == SCORE_BYTES && expires_ms.is_none()
+            }
             CellValue::Increment(_) => true,
             CellValue::Member | CellValue::Rank(_) => false,
         }

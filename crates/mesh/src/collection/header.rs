@@ -173,14 +173,15 @@ impl CollectionHeader {
 
     /// An element is counted where the sweep has passed it, or counts nothing.
     pub(super) fn counts(&self, name: &[u8]) -> bool {
-        self.sweep.as_ref().is_none_or(|sweep| {
-            !sweep.recounts || sweep.after.as_ref().is_some_and(|after| *name <= **after)
-        })
+        self.sweep
+            .as_ref()
+            .is_none_or(|sweep| !sweep.recounts || sweep.after.as_ref().is_some_and(|after| *name <= **after))
     }
 
     /// The state of an element, from its row: without what a clear has taken away.
     pub(super) fn settled(&self, row: Option<&Bytes>) -> ElementState {
-        let state = row.map(|row| ElementState::decode(row.clone()).expect("a row that we wrote can be read"));
+        let state =
+            row.map(|row| ElementState::decode(row.clone()).expect("a row that we wrote can be read"));
         let mut state = state.unwrap_or_default();
         if !self.cleared.is_empty() && !planted(Mutant::ClearedShown) {
             state.settle(&self.cleared);

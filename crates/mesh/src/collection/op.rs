@@ -27,15 +27,31 @@ pub enum CollectionOp {
     Enable,
     Disable,
     /// For fields of maps.
-    SetField { field: Bytes, value: Bytes, expires_ms: Option<u64> },
+    SetField {
+        field: Bytes,
+        value: Bytes,
+        expires_ms: Option<u64>,
+    },
     /// For fields that are counters, and for members of sorted sets.
-    Increment { name: Bytes, by: Decimal },
+    Increment {
+        name: Bytes,
+        by: Decimal,
+    },
     /// For sorted sets.
-    SetScore { member: Bytes, score: Decimal },
+    SetScore {
+        member: Bytes,
+        score: Decimal,
+    },
     /// For lists: the values come to stand behind each other at a place.
-    Insert { place: Place, values: Vec<Bytes> },
+    Insert {
+        place: Place,
+        values: Vec<Bytes>,
+    },
     /// For items of lists that are there.
-    Replace { position: Bytes, value: Bytes },
+    Replace {
+        position: Bytes,
+        value: Bytes,
+    },
     /// For HyperLogLogs.
     Observe(Vec<Bytes>),
     /// For every type: all that is here goes.
@@ -198,11 +214,13 @@ impl<'a> DeltaBuilder<'a> {
         let Neighbours { mut left, right } = self.neighbours(place)?;
         for value in values {
             let dot = self.next_dot();
-            let position = Position::between(left.as_ref(), right.as_ref(), dot).ok_or(Code::RequestTooLarge)?;
+            let position =
+                Position::between(left.as_ref(), right.as_ref(), dot).ok_or(Code::RequestTooLarge)?;
             let name = position.encode();
             let mut state = self.load(&name);
             let counted = state.remove(&mut self.seen);
-            let value = CellValue::Register { stamp: self.event.stamp, value: value.clone(), expires_ms: None };
+            let value =
+                CellValue::Register { stamp: self.event.stamp, value: value.clone(), expires_ms: None };
             state.cells.push(Cell { dot, value });
             self.store(&name, &state, &counted);
             left = Some(position);
@@ -284,7 +302,10 @@ impl<'a> DeltaBuilder<'a> {
         for (name, counter) in &self.counted {
             let mut state = self.load(name);
             state.cells.retain(is_new);
-            elements.push(ElementDelta { name: name.clone(), state: ElementState { counter: counter.clone(), ..state } });
+            elements.push(ElementDelta {
+                name: name.clone(),
+                state: ElementState { counter: counter.clone(), ..state },
+            });
         }
         let CollectionHeader { of, .. } = self.header;
         let (cleared, expiry) = (self.cleared, self.expiry);

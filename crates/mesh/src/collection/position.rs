@@ -54,7 +54,8 @@ impl Step {
 impl Position {
     /// A position between two neighbours; none stands for the beginning and the end. None if there is none that is short enough.
     pub fn between(left: Option<&Position>, right: Option<&Position>, dot: Dot) -> Option<Position> {
-        let is_inside = |made: &Position| left.is_none_or(|left| left < made) && right.is_none_or(|right| made < right);
+        let is_inside =
+            |made: &Position| left.is_none_or(|left| left < made) && right.is_none_or(|right| made < right);
         let of_left = || left.and_then(|left| left.next_in_run(2, dot.actor)).filter(is_inside);
         let of_right = || right.and_then(|right| right.next_in_run(-2, dot.actor)).filter(is_inside);
         let nested = || Some(nest(left, right, dot)).filter(|made| made.steps.len() <= NESTED_MAX);

@@ -39,8 +39,7 @@ pub fn merge_row(
     let stored = writer.load(&remote.name);
     let mut theirs = remote.state.clone();
     theirs.settle(&writer.header.cleared);
-    let state =
-        ElementState::join((&stored.state, &writer.header.context), (&theirs, &remote.context));
+    let state = ElementState::join((&stored.state, &writer.header.context), (&theirs, &remote.context));
     writer.store(&remote.name, &stored, &state);
     let (header, rows) = writer.finish();
     CollectionChange { header, rows, verdict: TypeVerdict::Same }
@@ -69,7 +68,11 @@ pub fn ranges_of(
 }
 
 /// Where two replicas' ranges of the same level and span differ. Ranges are compared between the places where both begin one.
-pub fn differing_ranges(ours: &[ElementRange], theirs: &[ElementRange], span: &ElementSpan) -> Vec<ElementSpan> {
+pub fn differing_ranges(
+    ours: &[ElementRange],
+    theirs: &[ElementRange],
+    span: &ElementSpan,
+) -> Vec<ElementSpan> {
     let begins = |ranges: &[ElementRange]| ranges.iter().map(|range| range.from.clone()).collect::<Vec<_>>();
     let theirs_begin = begins(theirs);
     let mut common: Vec<Option<Bytes>> = begins(ours);
@@ -81,9 +84,8 @@ pub fn differing_ranges(ours: &[ElementRange], theirs: &[ElementRange], span: &E
     for (nth, from) in common.iter().enumerate() {
         let to = common.get(nth + 1).cloned().unwrap_or_else(|| span.to.clone());
         let sum = |ranges: &[ElementRange]| {
-            let inside = ranges.iter().filter(|range| {
-                range.from >= *from && (to.is_none() || range.from < to)
-            });
+            let inside =
+                ranges.iter().filter(|range| range.from >= *from && (to.is_none() || range.from < to));
             inside.fold(RangeSummary::default(), |sum, range| sum.add(range.summary))
         };
         if sum(ours) == sum(theirs) {

@@ -48,12 +48,7 @@ impl CollectionRows for MemoryRows {
         self.rows.get(key).cloned()
     }
 
-    fn scan(
-        &self,
-        range: &RowRange,
-        direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &Bytes) -> bool,
-    ) {
+    fn scan(&self, range: &RowRange, direction: Direction, visit: &mut dyn FnMut(&[u8], &Bytes) -> bool) {
         let mut rows = self.rows.range(range.from.clone()..range.to.clone());
         while let Some((key, value)) = match direction {
             Direction::Up => rows.next(),

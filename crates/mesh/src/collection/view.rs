@@ -10,12 +10,7 @@ pub trait CollectionRows {
     fn get(&self, key: &[u8]) -> Option<Bytes>;
 
     /// Visits the rows of a range until the visitor answers `false`.
-    fn scan(
-        &self,
-        range: &RowRange,
-        direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &Bytes) -> bool,
-    );
+    fn scan(&self, range: &RowRange, direction: Direction, visit: &mut dyn FnMut(&[u8], &Bytes) -> bool);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -61,7 +61,13 @@ impl<'a> Writer<'a> {
     }
 
     /// `counted` is what was counted of it until now.
-    fn put(&mut self, name: &[u8], row: Option<&Bytes>, counted: Option<&ElementState>, state: &ElementState) {
+    fn put(
+        &mut self,
+        name: &[u8],
+        row: Option<&Bytes>,
+        counted: Option<&ElementState>,
+        state: &ElementState,
+    ) {
         let written = (!state.is_vacant()).then(|| state.encode());
         if written.as_ref() != row {
             self.put_secondary(name, row, state);

@@ -45,7 +45,10 @@ fn records_that_are_converted_apart_merge_to_what_is_converted_together() {
         let (mut one, mut other) = (converted(1, &left), converted(2, &right));
         check_derived(&one).unwrap();
         one.repair_with(&mut other);
-        assert!(one.header.is_same(&together.header) && other.header.is_same(&together.header), "seed {seed}");
+        assert!(
+            one.header.is_same(&together.header) && other.header.is_same(&together.header),
+            "seed {seed}"
+        );
         let delta = one.writes(CollectionOp::Add(vec![text("new")]));
         together.hears(&delta);
         assert!(one.header.is_same(&together.header));

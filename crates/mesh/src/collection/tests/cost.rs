@@ -29,7 +29,9 @@ fn name(n: usize) -> Bytes {
 fn add(kind: CollectionKind, n: usize) -> CollectionOp {
     match kind {
         CollectionKind::Set => CollectionOp::Add(vec![name(n)]),
-        CollectionKind::Map => CollectionOp::SetField { field: name(n), value: text("value"), expires_ms: None },
+        CollectionKind::Map => {
+            CollectionOp::SetField { field: name(n), value: text("value"), expires_ms: None }
+        }
         CollectionKind::SortedSet => CollectionOp::SetScore { member: name(n), score: Decimal(n as i128) },
         CollectionKind::List => CollectionOp::Insert { place: Place::Last, values: vec![text("value")] },
         CollectionKind::Flag => CollectionOp::Enable,
@@ -120,7 +122,10 @@ fn tests_scores_ranks_and_pages_read_few_rows() {
         what();
         replica.rows.n_read.get() - before
     };
-    assert_eq!(read(&|| assert_eq!(replica.state(std::str::from_utf8(&name(7)).unwrap()).score(), Decimal(7))), 1);
+    assert_eq!(
+        read(&|| assert_eq!(replica.state(std::str::from_utf8(&name(7)).unwrap()).score(), Decimal(7))),
+        1
+    );
     let rank = || {
         assert_eq!(rank_of(&replica.header, &replica.rows, &name(15_000)), Some(15_000));
         assert_eq!(page_by_rank(&replica.header, &replica.rows, 12_345, 1)[0].name, name(12_345));

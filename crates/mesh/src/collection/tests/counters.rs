@@ -8,7 +8,8 @@ use proptest::prelude::*;
 
 #[test]
 fn additions_of_all_replicas_count_once() {
-    let (mut a, mut b) = (Replica::new(1, CollectionKind::SortedSet), Replica::new(2, CollectionKind::SortedSet));
+    let (mut a, mut b) =
+        (Replica::new(1, CollectionKind::SortedSet), Replica::new(2, CollectionKind::SortedSet));
     let by = |n| CollectionOp::Increment { name: text("m"), by: Decimal(n) };
     let set = a.writes(CollectionOp::SetScore { member: text("m"), score: Decimal(100) });
     b.hears(&set);

@@ -218,7 +218,8 @@ fn a_flag_that_is_enabled_and_disabled_at_once_is_enabled() {
 #[test]
 fn of_two_expiries_that_have_not_seen_each_other_the_longer_one_counts() {
     let (mut a, mut b) = (Replica::new(1, CollectionKind::Set), Replica::new(2, CollectionKind::Set));
-    let (short, long) = (a.writes(CollectionOp::Expire(Some(100))), b.writes(CollectionOp::Expire(Some(200))));
+    let (short, long) =
+        (a.writes(CollectionOp::Expire(Some(100))), b.writes(CollectionOp::Expire(Some(200))));
     a.hears(&long);
     b.hears(&short);
     assert_eq!((a.header.expires_ms(), b.header.expires_ms()), (Some(200), Some(200)));

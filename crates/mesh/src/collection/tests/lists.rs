@@ -16,7 +16,8 @@ pub(super) fn runs_stay_together(seed: u64) -> Result<(), String> {
     let begin = a.writes(push(&["<", ">"]));
     b.hears(&begin);
     let names = a.names();
-    let anchor = if rng.chance(500_000) { Place::After(names[0].clone()) } else { Place::Before(names[1].clone()) };
+    let anchor =
+        if rng.chance(500_000) { Place::After(names[0].clone()) } else { Place::Before(names[1].clone()) };
     let is_forward = rng.chance(500_000);
     let mut sent = Vec::new();
     for (replica, letter) in [(&mut a, "a"), (&mut b, "b")] {
