@@ -7,11 +7,7 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::{Code, NodeId};
-use mesh::mesh::status::MachineStatus;
-use mesh::namespaces;
-use mesh::placement::Placement;
-use mesh::ring::{PARTITIONS, Partition};
-use mesh::topology::{MemberState, MovePhase, Topology};
+use mesh::{MachineStatus, MemberState, MovePhase, PARTITIONS, Partition, Placement, Topology, namespaces};
 use serde_json::{Value, json as object};
 use std::collections::BTreeMap;
 

@@ -13,7 +13,7 @@ use base::{Code, Instant};
 use bytes::Bytes;
 use coord::{Auth, Caller, Document, Policy, TokenKey};
 use jwt::{Claims, JwtKeys, SigningMethod};
-use mesh::key::Key;
+use mesh::Key;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};

@@ -3,10 +3,7 @@
 use crate::world::{World, eventually};
 use base::{Code, NodeId};
 use bytes::Bytes;
-use mesh::key::Key;
-use mesh::record::Kind;
-use mesh::request::{Reply, Request, Scan, Write};
-use mesh::{Attributes, Body, Op};
+use mesh::{Attributes, Body, Key, Kind, Op, Reply, Request, Scan, Write};
 use server::{Config, Handle, JoinConfig, Server, Worker};
 use std::collections::BTreeMap;
 use std::net::TcpListener;

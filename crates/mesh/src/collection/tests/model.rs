@@ -77,6 +77,11 @@ impl Model {
         added.sum()
     }
 
+    /// Whether it is there by additions alone.
+    pub fn is_amount(&self, name: &Bytes) -> bool {
+        self.elements[name].values().all(|value| matches!(value, ModelValue::Added(_)))
+    }
+
     /// The cells, without additions.
     pub fn values(&self, name: &Bytes) -> Vec<(Dot, CellValue)> {
         let values = self.elements[name].iter().filter_map(|(dot, value)| match value {
