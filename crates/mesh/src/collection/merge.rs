@@ -6,7 +6,7 @@ use super::delta::CollectionDelta;
 use super::element::ElementState;
 use super::header::{CollectionHeader, Expiry};
 use super::view::CollectionRows;
-use super::writer::{StoredElement, Writer};
+use super::writer::{Origin, Writer};
 use crate::context::Context;
 use crate::rows::Row;
 use base::mutant::{Mutant, planted};
@@ -56,12 +56,6 @@ pub fn merge_own(
     merge_from(header, rows, delta, Origin::Here)
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Origin {
-    Here,
-    Elsewhere,
-}
-
 fn merge_from(
     header: &CollectionHeader,
     rows: &dyn CollectionRows,
@@ -76,11 +70,11 @@ fn merge_from(
     };
     if verdict == TypeVerdict::CollectionLost {
         let all = writer.header.context.clone();
-        writer.clear(&all, false);
+        writer.clear(&all, Origin::Elsewhere);
         writer.header.of = delta.of;
     }
     if verdict != TypeVerdict::DeltaLost {
-        writer.clear(&delta.cleared, origin == Origin::Here);
+        writer.clear(&delta.cleared, origin);
         take_in(&mut writer, delta);
     }
     let mut context = writer.header.context.clone();
@@ -99,24 +93,13 @@ fn take_in(writer: &mut Writer<'_>, delta: &CollectionDelta) {
     let seen = writer.header.context.clone();
     let expiry = Expiry::join((&writer.header.expiry, &seen), (&delta.expiry, &delta.context));
     writer.header.expiry = expiry;
+    let seen = if planted(Mutant::SeenReturns) { Context::default() } else { seen };
     for element in &delta.elements {
         let stored = writer.load(&element.name);
-        let state = join_element(writer, &stored, &element.state, &seen, &delta.context);
+        // A write that a clear has seen may come late, and what its actor had counted by then is cleared with it.
+        let mut incoming = element.state.clone();
+        incoming.settle(&writer.header.cleared);
+        let state = ElementState::join((&stored.state, &seen), (&incoming, &delta.context));
         writer.store(&element.name, &stored, &state);
     }
-}
-
-fn join_element(
-    writer: &Writer<'_>,
-    stored: &StoredElement,
-    incoming: &ElementState,
-    seen: &Context,
-    theirs: &Context,
-) -> ElementState {
-    // A write that a clear has seen may come late, and what its actor had counted by then is cleared with it.
-    let mut incoming = incoming.clone();
-    incoming.settle(&writer.header.cleared);
-    let nothing = Context::default();
-    let seen = if planted(Mutant::SeenReturns) { &nothing } else { seen };
-    ElementState::join((&stored.state, seen), (&incoming, theirs))
 }

@@ -4,7 +4,7 @@
 use super::element::ElementState;
 use super::header::{CollectionHeader, CollectionKind};
 use super::ranges::RangeTree;
-use super::view::{self, CollectionRows, Direction, Order, RowRange, successor};
+use super::view::{self, CollectionRows, Direction, RangeOrder, RowRange, successor};
 use crate::context::Context;
 use crate::decimal::Decimal;
 use bytes::Bytes;
@@ -182,8 +182,8 @@ pub fn page_by_rank(
             return true;
         }
         let name = match order {
-            Order::ByElement => Some(Bytes::copy_from_slice(key)),
-            Order::ByScore => view::score_row_place(&view::score_row(key)).map(|(_, name)| name),
+            RangeOrder::ByElement => Some(Bytes::copy_from_slice(key)),
+            RangeOrder::ByScore => view::score_row_place(&view::score_row(key)).map(|(_, name)| name),
         };
         let name = name.expect("a row that we wrote can be read");
         let state = header.settled(rows.get(&view::element(&name)).as_ref());
@@ -198,12 +198,12 @@ pub fn rank_of(header: &CollectionHeader, rows: &dyn CollectionRows, name: &[u8]
     let state = header.settled(rows.get(&view::element(name)).as_ref());
     let place = match order_of(header) {
         _ if !state.is_visible() => return None,
-        Order::ByElement => Bytes::copy_from_slice(name),
-        Order::ByScore => view::score_place(state.score(), name),
+        RangeOrder::ByElement => Bytes::copy_from_slice(name),
+        RangeOrder::ByScore => view::score_place(state.score(), name),
     };
     Some(RangeTree::new(order_of(header), header).rank_of(rows, header, &place))
 }
 
-fn order_of(header: &CollectionHeader) -> Order {
-    if header.of.kind == CollectionKind::SortedSet { Order::ByScore } else { Order::ByElement }
+fn order_of(header: &CollectionHeader) -> RangeOrder {
+    if header.of.kind == CollectionKind::SortedSet { RangeOrder::ByScore } else { RangeOrder::ByElement }
 }

@@ -5,7 +5,7 @@
 
 use super::draft::Draft;
 use super::header::CollectionHeader;
-use super::view::{self, CollectionRows, Direction, Order, RowRange, successor};
+use super::view::{self, CollectionRows, Direction, RangeOrder, RowRange, successor};
 use base::checksum::hash64;
 use base::codec::{Reader, put_varint};
 use bytes::Bytes;
@@ -38,7 +38,7 @@ pub(super) struct ItemChange {
 }
 
 pub(super) struct RangeTree {
-    order: Order,
+    order: RangeOrder,
     prefix: Bytes,
 }
 
@@ -77,7 +77,7 @@ fn level_of(key: &[u8]) -> u8 {
 }
 
 impl RangeTree {
-    pub fn new(order: Order, header: &CollectionHeader) -> RangeTree {
+    pub fn new(order: RangeOrder, header: &CollectionHeader) -> RangeTree {
         RangeTree { order, prefix: view::tree_prefix(order, header.generation) }
     }
 
@@ -206,7 +206,7 @@ impl RangeTree {
     ) {
         let from = from.unwrap_or_default();
         match self.order {
-            Order::ByElement => {
+            RangeOrder::ByElement => {
                 rows.scan(&view::elements_between(from, to), Direction::Up, &mut |row, value| {
                     let name = view::element_name(row).expect("a row that we wrote can be read");
                     let state = header.settled(Some(value));
@@ -216,7 +216,7 @@ impl RangeTree {
                     visit(&name, RangeSummary { count: 1, digest: state.digest(&name) })
                 });
             }
-            Order::ByScore => {
+            RangeOrder::ByScore => {
                 rows.scan(&view::scores_between(from, to), Direction::Up, &mut |row, _| {
                     let (place, name) = view::score_row_place(row).expect("a row that we wrote can be read");
                     let is_counted = header.sweep.is_none() || {

@@ -1,14 +1,14 @@
 //! Two replicas of a collection compare below its key: ranges first, then the rows of ranges that differ.
-//! A row that one has and the other has not was removed there, if the other has seen its dots, and has not come there yet
-//! otherwise. Contexts are joined when the rows are the same: then the result is exactly the join of both. Until then a row
-//! may have dots that are not in the context, and nothing is claimed about what else its sender has seen.
+//! A row is here and not at the peer: it was removed there if the peer has seen its dots, and has not come there yet otherwise.
+//! Contexts are joined when the rows are the same: then the result is exactly the join of both. Until then a row may have dots that
+//! are not in the context, and nothing is claimed about what else its sender has seen.
 
 use super::element::ElementState;
 use super::header::CollectionHeader;
 use super::merge::{CollectionChange, TypeVerdict};
 use super::ranges::{ElementRange, LEVELS, RangeSummary, RangeTree};
-use super::view::{CollectionRows, Order};
-use super::writer::Writer;
+use super::view::{CollectionRows, RangeOrder};
+use super::writer::{Origin, Writer};
 use crate::context::Context;
 use bytes::Bytes;
 
@@ -35,7 +35,7 @@ pub fn merge_row(
     remote: &RemoteRow,
 ) -> CollectionChange {
     let mut writer = Writer::new(header, rows);
-    writer.clear(&remote.cleared, false);
+    writer.clear(&remote.cleared, Origin::Elsewhere);
     let stored = writer.load(&remote.name);
     let mut theirs = remote.state.clone();
     theirs.settle(&writer.header.cleared);
@@ -64,7 +64,7 @@ pub fn ranges_of(
     span: &ElementSpan,
 ) -> Vec<ElementRange> {
     let level = level.clamp(1, LEVELS);
-    RangeTree::new(Order::ByElement, header).list(rows, level, span.from.as_deref(), span.to.as_deref())
+    RangeTree::new(RangeOrder::ByElement, header).list(rows, level, span.from.as_deref(), span.to.as_deref())
 }
 
 /// Where two replicas' ranges of the same level and span differ. Ranges are compared between the places where both begin one.

@@ -6,7 +6,7 @@ use super::delta::{CollectionDelta, ElementDelta};
 use super::element::ElementState;
 use super::header::CollectionHeader;
 use super::merge::{CollectionChange, TypeVerdict};
-use super::view::{self, CollectionRows, Direction, Order};
+use super::view::{self, CollectionRows, Direction, RangeOrder};
 use super::writer::Writer;
 use crate::context::Context;
 use crate::rows::Row;
@@ -92,7 +92,7 @@ fn cleared_amounts(header: &CollectionHeader, name: &Bytes, row: &Bytes) -> Opti
 /// Rows of trees that a clear has put out of use.
 fn ranges_before(header: &CollectionHeader, rows: &dyn CollectionRows, max: usize) -> Vec<Bytes> {
     let mut found = Vec::new();
-    for order in [Order::ByElement, Order::ByScore] {
+    for order in [RangeOrder::ByElement, RangeOrder::ByScore] {
         if found.len() < max {
             rows.scan(&view::trees_before(order, header.generation), Direction::Up, &mut |row, _| {
                 found.push(Bytes::copy_from_slice(row));

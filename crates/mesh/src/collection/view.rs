@@ -36,7 +36,7 @@ const SCORE_BYTES: usize = 16;
 /// In which order a tree of ranges counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Order {
+pub enum RangeOrder {
     ByElement = 0,
     ByScore = 1,
 }
@@ -124,12 +124,12 @@ pub fn range_row_key(tree: &[u8], row: &[u8]) -> Option<Bytes> {
 }
 
 /// What the rows of a tree begin with.
-pub fn tree_prefix(order: Order, generation: u32) -> Bytes {
+pub fn tree_prefix(order: RangeOrder, generation: u32) -> Bytes {
     join(&[RANGE, order as u8], &generation.to_be_bytes())
 }
 
 /// Every row of trees of a generation before this one.
-pub fn trees_before(order: Order, generation: u32) -> RowRange {
+pub fn trees_before(order: RangeOrder, generation: u32) -> RowRange {
     RowRange { from: tree_prefix(order, 0), to: tree_prefix(order, generation) }
 }
 

@@ -5,7 +5,7 @@ use super::element::ElementState;
 use super::header::{CollectionHeader, CollectionKind, Sweep};
 use super::hyper_log_log::RANKS;
 use super::ranges::{ItemChange, RangeSummary, RangeTree};
-use super::view::{self, CollectionRows, Order};
+use super::view::{self, CollectionRows, RangeOrder};
 use crate::context::Context;
 use crate::rows::Row;
 use base::mutant::{Mutant, planted};
@@ -14,6 +14,13 @@ use bytes::Bytes;
 pub(super) struct Writer<'a> {
     pub header: CollectionHeader,
     draft: Draft<'a>,
+}
+
+/// Where a change began.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    Here,
+    Elsewhere,
 }
 
 /// An element as it is stored, and as it counts.
@@ -119,7 +126,7 @@ impl<'a> Writer<'a> {
             header.ranks[0] = 0;
         }
         if header.of.kind != CollectionKind::Flag {
-            RangeTree::new(Order::ByElement, header).change(&mut self.draft, header, name, &change);
+            RangeTree::new(RangeOrder::ByElement, header).change(&mut self.draft, header, name, &change);
         }
         if header.of.kind == CollectionKind::SortedSet {
             self.count_score(name, counted.filter(|state| state.is_visible()), state);
@@ -132,7 +139,7 @@ impl<'a> Writer<'a> {
         if old == new {
             return;
         }
-        let tree = RangeTree::new(Order::ByScore, &self.header);
+        let tree = RangeTree::new(RangeOrder::ByScore, &self.header);
         let one = Some(RangeSummary { count: 1, digest: 0 });
         if let Some(old) = old {
             tree.change(&mut self.draft, &self.header, &old, &ItemChange { before: one, after: None });
@@ -143,7 +150,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Everything that a clear has seen is gone. Rows go behind it.
-    pub fn clear(&mut self, seen: &Context, tells: bool) {
+    pub fn clear(&mut self, seen: &Context, origin: Origin) {
         let header = &mut self.header;
         if header.cleared.dominates(seen) {
             return;
@@ -157,7 +164,7 @@ impl<'a> Writer<'a> {
         header.expiry.retain(|expiry| !header.cleared.covers(expiry.dot));
         (header.count, header.digest, header.ranks) = (0, 0, Vec::new());
         header.generation += 1;
-        let tells = tells || header.sweep.as_ref().is_some_and(|sweep| sweep.tells);
+        let tells = origin == Origin::Here || header.sweep.as_ref().is_some_and(|sweep| sweep.tells);
         let recounts = may_survive && !planted(Mutant::SurvivorsUncounted);
         header.sweep = Some(Sweep { after: None, recounts, tells });
     }

@@ -76,7 +76,6 @@ fn an_operation_costs_as_much_in_a_large_collection_as_in_a_small_one() {
         let (small, large) = (filled(kind, 10), filled(kind, n_large));
         let adds = |replica: &Replica| costs(replica, (0..40).map(|n| add(kind, 50_000_000 + n)));
         let (few, many) = (adds(&small), adds(&large));
-        println!("{kind:?}, an addition at 10: {few:?}, at {n_large}: {many:?}");
         assert!(many.rows_read <= few.rows_read.max(10) * 2, "{kind:?} add: {few:?} {many:?}");
         assert!(many.rows_written <= few.rows_written.max(8) * 2, "{kind:?} add: {few:?} {many:?}");
         assert!(many.bytes_written <= few.bytes_written * 2, "{kind:?} add: {few:?} {many:?}");

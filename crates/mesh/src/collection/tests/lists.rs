@@ -80,7 +80,7 @@ fn a_list_is_in_the_order_in_which_it_was_written() {
 }
 
 #[test]
-fn positions_stay_short_whoever_appends_prepends_or_inserts() {
+fn positions_stay_short_where_many_append_prepend_or_insert() {
     plant(None);
     let longest = |n_items: u64, choose: &dyn Fn(&mut Rng, u64) -> u64| {
         let (mut rng, mut list) = (Rng::new(7), Vec::<Position>::new());
