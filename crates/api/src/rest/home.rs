@@ -56,7 +56,7 @@ pub async fn put(rest: Rest, head: RequestHead, WholeBody(body): WholeBody) -> R
     for _ in 0..ATTEMPTS {
         let (version, mut homes) = now(&rest).await?;
         let title = homes.transfer(&place, transfer).map_err(refusal)?;
-        match rest.handle().set_document(documents::HOMES, version, homes.encode()).await {
+        match rest.handle().documents().set(documents::HOMES, version, homes.encode()).await {
             Ok(_) => return Ok(json(&render(&rest, &place, Some(title)))),
             Err(Code::DocumentChanged) => {}
             Err(code) => return Err(code.into()),
@@ -110,7 +110,7 @@ pub fn check_decided_here(rest: &Rest, space: &ResolvedNamespace, key: &Key) -> 
 }
 
 async fn now(rest: &Rest) -> Result<(u64, Homes), Refusal> {
-    match rest.handle().document(documents::HOMES).await? {
+    match rest.handle().documents().get(documents::HOMES).await? {
         None => Ok((0, Homes::default())),
         Some((version, bytes)) => {
             let illegible = || Refusal::new(Code::NotSeenHere, "the homes cannot be read here");

@@ -122,7 +122,7 @@ async fn update<T>(
         if changed == *all {
             return Ok(outcome);
         }
-        match rest.handle().set_document(documents::NAMESPACES, version, changed.encode()).await {
+        match rest.handle().documents().set(documents::NAMESPACES, version, changed.encode()).await {
             Ok(_) => return Ok(outcome),
             Err(Code::DocumentChanged) => {}
             Err(code) => return Err(code.into()),

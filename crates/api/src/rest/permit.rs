@@ -31,7 +31,7 @@ impl Rest {
         match &self.caller {
             Some(caller) => Ok(Some(caller.rights())),
             // Auth was turned on after the request was admitted.
-            None if self.handle().is_auth_on() => Err(Code::UserEmpty.into()),
+            None if self.handle().auth().is_on() => Err(Code::UserEmpty.into()),
             None => Ok(None),
         }
     }

@@ -81,7 +81,7 @@ async fn update<T>(
     change: impl Fn(&Regions) -> Result<(Regions, T), Refusal>,
 ) -> Result<T, Refusal> {
     for _ in 0..ATTEMPTS {
-        let (version, table) = match rest.handle().document(documents::REGIONS).await? {
+        let (version, table) = match rest.handle().documents().get(documents::REGIONS).await? {
             None => (0, Regions::default()),
             Some((version, bytes)) => {
                 let illegible =
@@ -90,7 +90,7 @@ async fn update<T>(
             }
         };
         let (changed, outcome) = change(&table)?;
-        match rest.handle().set_document(documents::REGIONS, version, changed.encode()).await {
+        match rest.handle().documents().set(documents::REGIONS, version, changed.encode()).await {
             Ok(_) => return Ok(outcome),
             Err(Code::DocumentChanged) => {}
             Err(code) => return Err(code.into()),

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 impl Rest {
     /// Members by the names that people gave them.
     pub fn node_names(&self) -> BTreeMap<NodeId, String> {
-        self.handle().members().into_iter().map(|member| (member.id, member.name)).collect()
+        self.handle().members().list().into_iter().map(|member| (member.id, member.name)).collect()
     }
 
     /// The node that is called so, by its number or its name.
