@@ -13,11 +13,12 @@
 //! - merge handlers: `Handlers`, `Handler`, `Script`;
 //! - storage: `Persist`, `Flush`, `DiskSpace`, `Incarnation`, and the module `rows` for the layout of keys and batches.
 //!
-//! The modules `namespaces` and `documents` keep names that are read with their module.
+//! The modules `namespaces`, `documents` and `collection` keep names that are read with their module.
 
 mod actor;
 mod attempts;
 mod ballot;
+pub mod collection;
 mod conflict;
 mod context;
 mod controller;
