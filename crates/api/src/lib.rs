@@ -7,6 +7,7 @@ mod audit;
 mod browsers;
 mod conn;
 mod connections;
+mod console;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod gateway;
@@ -25,6 +26,7 @@ pub use acceptor::Listener;
 pub use browsers::BrowserSettings;
 pub use connections::{BEYOND_LIMIT_MAX, ConnectionLimits};
 pub use limits::ClientLimits;
+pub use rest::ShownSetting;
 pub use serve::{Error, Port, RestSettings, ServeSettings, Tls, serve, serve_probes};
 pub use workers::serve_rest;
 

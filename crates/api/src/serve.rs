@@ -25,7 +25,7 @@ use crate::http;
 use crate::limits::ClientLimits;
 use crate::metrics::ApiMetrics;
 use crate::request_budget::RequestBudget;
-use crate::rest::{self, Rest, RestFastPath};
+use crate::rest::{self, Rest, RestFastPath, ShownSetting};
 use axum::Router;
 use axum::routing::post;
 use base::limits::GRPC_OVERHEAD_BYTES;
@@ -109,6 +109,8 @@ pub struct RestSettings {
     pub value_bytes_max: usize,
     /// Where clients reach this API.
     pub advertise: String,
+    /// What the node runs with, for people to read.
+    pub shown: Vec<ShownSetting>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -196,12 +198,13 @@ pub fn rest_context(
     metrics: Arc<ApiMetrics>,
     tls: Option<Tls>,
     (request_budget, browsers): (Arc<RequestBudget>, Arc<BrowserGuard>),
+    stopping: Receiver<bool>,
 ) -> ConnContext {
     let views = http::HttpState { handle: handle.clone(), metrics, tls: tls.clone() };
     let (mesh, postman) = handle.mesh().in_worker(lane);
     tokio::spawn(postman);
     let users = Some(handle.clone());
-    let rest = Rest::new(handle, mesh, settings);
+    let rest = Rest::new(handle, mesh, settings, stopping);
     let rest_fast_path = Some(RestFastPath::new(rest.clone(), request_budget.clone(), browsers.clone()));
     let router = rest::router(rest, views);
     ConnContext {

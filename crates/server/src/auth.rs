@@ -363,6 +363,7 @@ impl Handle {
         if self.auth_state().hashing.matches_hash(now, source, password.to_owned(), known, patience).await? {
             Ok(())
         } else {
+            self.shared.core.telemetry.count_refused_login();
             Err(refusal)
         }
     }

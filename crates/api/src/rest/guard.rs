@@ -47,6 +47,9 @@ pub enum RouteAccess {
     ReadConflicts,
     /// Both on the key of the conflict.
     RestoreConflict,
+    /// Permissions of the coordination store, which checks them itself.
+    CoordRead,
+    CoordWrite,
 }
 
 impl RouteAccess {
@@ -62,6 +65,8 @@ impl RouteAccess {
             RouteAccess::Write => "write on the keys",
             RouteAccess::ReadAndWrite | RouteAccess::RestoreConflict => "read and write on the key",
             RouteAccess::ReadOrWrite => "read or write on each key",
+            RouteAccess::CoordRead => "read on the keys in the coordination store",
+            RouteAccess::CoordWrite => "write on the keys in the coordination store",
         }
     }
 }
@@ -101,9 +106,12 @@ async fn admit(rest: &Rest, parts: &mut Parts, need: RouteAccess) -> Result<Arc<
     let caller = caller_of(rest.handle(), authorization).await?;
     let rights = caller.rights();
     let permitted = match need {
-        RouteAccess::Open | RouteAccess::User | RouteAccess::ReadConflicts | RouteAccess::RestoreConflict => {
-            true
-        }
+        RouteAccess::Open
+        | RouteAccess::User
+        | RouteAccess::ReadConflicts
+        | RouteAccess::RestoreConflict
+        | RouteAccess::CoordRead
+        | RouteAccess::CoordWrite => true,
         RouteAccess::Root => rights.is_root(),
         RouteAccess::Admin => rights.may_all(DataVerb::Admin, space_of(rest, parts).await),
         RouteAccess::Member
