@@ -50,6 +50,7 @@ pub enum RouteAccess {
     /// Permissions of the coordination store, which checks them itself.
     CoordRead,
     CoordWrite,
+    CoordReadAndWrite,
 }
 
 impl RouteAccess {
@@ -67,6 +68,7 @@ impl RouteAccess {
             RouteAccess::ReadOrWrite => "read or write on each key",
             RouteAccess::CoordRead => "read on the keys in the coordination store",
             RouteAccess::CoordWrite => "write on the keys in the coordination store",
+            RouteAccess::CoordReadAndWrite => "read and write on the keys in the coordination store",
         }
     }
 }
@@ -111,7 +113,8 @@ async fn admit(rest: &Rest, parts: &mut Parts, need: RouteAccess) -> Result<Arc<
         | RouteAccess::ReadConflicts
         | RouteAccess::RestoreConflict
         | RouteAccess::CoordRead
-        | RouteAccess::CoordWrite => true,
+        | RouteAccess::CoordWrite
+        | RouteAccess::CoordReadAndWrite => true,
         RouteAccess::Root => rights.is_root(),
         RouteAccess::Admin => rights.may_all(DataVerb::Admin, space_of(rest, parts).await),
         RouteAccess::Member

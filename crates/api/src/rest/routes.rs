@@ -80,7 +80,8 @@ impl Route {
 const NAMED: &str = "/v1/namespaces/{ns}";
 
 pub fn all() -> Vec<Route> {
-    use RouteAccess::{Admin, CoordRead, CoordWrite, Member, Open, ReadConflicts, RestoreConflict, Root, User};
+    use RouteAccess::{Admin, CoordRead, CoordReadAndWrite, CoordWrite, Member, Open};
+    use RouteAccess::{ReadConflicts, RestoreConflict, Root, User};
     let mut routes = vec![
         Route::at("/v1/namespaces").get(User, namespaces::list),
         Route::at("/v1/namespaces/{ns}")
@@ -114,7 +115,7 @@ pub fn all() -> Vec<Route> {
             .delete(CoordWrite, coord::delete),
         Route::at("/v1/coord/history").get(CoordRead, coord::history),
         Route::at("/v1/locks").get(User, locks::list),
-        Route::at("/v1/lock").get(CoordRead, locks::get).delete(CoordWrite, locks::remove),
+        Route::at("/v1/lock").get(CoordRead, locks::get).delete(CoordReadAndWrite, locks::remove),
         Route::at("/v1/session").get(Open, access::session).post(Open, access::login),
         Route::at("/v1/access").get(Root, access::table),
         Route::at("/v1/settings").get(Root, maintenance::settings),
