@@ -10,6 +10,8 @@ function line(values, width, height, top) {
   values.forEach((value, nth) => {
     if (value === null || value === undefined) { isDrawn = false; return; }
     path += `${isDrawn ? "L" : "M"}${(nth * step).toFixed(1)} ${(height - (value / top) * height).toFixed(1)}`;
+    // A sample between two that are not known is a dot.
+    if (!isDrawn) path += "h.01";
     isDrawn = true;
   });
   return path;
@@ -18,8 +20,8 @@ function line(values, width, height, top) {
 export function sparkline(values, label) {
   if (!values || values.length < 2) return h("span", { className: "quiet" }, "");
   const top = Math.max(1e-9, ...values.filter(value => value !== null)) * 1.1;
-  return svg("svg", { class: "spark", viewBox: "0 0 72 18", width: "72", height: "18", role: "img", "aria-label": label },
-    svg("path", { d: line(values, 72, 17, top), fill: "none" }));
+  return svg("svg", { class: "spark", viewBox: "0 0 48 18", width: "48", height: "18", role: "img", "aria-label": label },
+    svg("path", { d: line(values, 48, 17, top), fill: "none" }));
 }
 
 // A round number at or above the largest value.
@@ -54,7 +56,7 @@ export function chart({ title, metric, help, unit, values, endMs, stepMs }) {
     h("figcaption", null, h("strong", null, title), h("output", { className: "reading" }, summary)),
     svg("svg", { viewBox: `0 -2 ${width} ${height + 4}`, preserveAspectRatio: "none", role: "img", "aria-label": `${title}: ${summary}`, onmousemove: follow, onmouseleave: leave },
       [0, 0.5, 1].map(part => svg("line", { class: "grid", x1: "0", x2: String(width), y1: String(height * part), y2: String(height * part) })),
-      path && svg("path", { class: "area", d: `${line(values.map(value => value ?? 0), width, height, top)}L${width} ${height}L0 ${height}Z` }),
+      known.length === values.length && path && svg("path", { class: "area", d: `${path}L${width} ${height}L0 ${height}Z` }),
       svg("path", { class: "line", d: path, fill: "none" }), svg("line", { class: "hover", y1: "0", y2: String(height), x1: "-1", x2: "-1" })),
     h("div", { className: "axis" }, h("span", null, known.length ? clockOf(startMs) : ""), h("span", null, `max ${inUnit(top, unit)}`), h("span", null, known.length ? clockOf(endMs) : "")),
     h("p", { className: "quiet" }, metric ? h("a", { href: "/metrics", title: help || "" }, metric) : "measured on the disk of the data directory", help ? ` – ${help}` : ""));

@@ -1,7 +1,7 @@
 // Leases, watches and clients: what is attached, how far each is behind, and what keeps history from being compacted.
 
 import { h } from "./dom.js";
-import { facts, mono, panel, table } from "./panels.js";
+import { facts, mono, nodesOf, panel, table } from "./panels.js";
 import { bytes, duration, number } from "./format.js";
 import { get } from "./api.js";
 
@@ -58,7 +58,7 @@ export const page = {
           { title: "Behind", className: "num", cell: node => number(node.numbers?.watches_behind) },
           { title: "Events", className: "num", cell: node => number(node.numbers?.watch_events_per_second) },
           { title: "Applied", className: "num", cell: node => number(node.numbers?.applied) },
-        ], Object.values(cluster.nodes), { key: node => node.name }),
+        ], nodesOf(cluster), { key: node => node.name }),
         facts([["Newest revision", number(cluster.revision)], ["Compacted up to", number(cluster.compacted)], ["Kept", `${number(cluster.revision - cluster.compacted)} revisions`]])) }),
       LISTS.map(([name, title]) => panel(title, { id: name, data: state[name], error: state.errors[name], empty: rows => rows === null ? "Not available: this node has no such list." : rows.length ? null : `There are no ${name}.`, body: rows => rowsTable(name, rows, redraw) })),
     ];

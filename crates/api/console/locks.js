@@ -6,7 +6,7 @@ import { age, duration, number, time } from "./format.js";
 import { ask, attempt } from "./dialog.js";
 import { del, get } from "./api.js";
 
-const state = { filter: "", open: null, found: null };
+const state = { filter: "", open: null, found: undefined };
 
 async function remove(lock, place, redraw) {
   const isHolder = place.key === lock.key;
@@ -49,7 +49,7 @@ export const page = {
     const rows = data ? data.locks.filter(lock => `${lock.name} ${lock.holder}`.includes(state.filter)) : [];
     return [
       h("div", { className: "tools", key: "tools" }, h("input", { type: "search", placeholder: "Filter by name or holder", "aria-label": "Filter", value: state.filter, oninput: event => { state.filter = event.target.value; redraw(); } }),
-        data && h("span", { className: "quiet" }, `${number(data.count)} locks, ${number(data.waiters)} waiting${data.hidden ? `, ${data.hidden} hidden from this user` : ""}`)),
+        data && h("span", { className: "quiet" }, `${number(data.count)} ${data.count === 1 ? "lock" : "locks"}, ${number(data.waiters)} waiting${data.hidden ? `, ${data.hidden} hidden from this user` : ""}`)),
       panel("Locks", {
         id: "locks", data, error: live.errors.locks, live, empty: found => found.count ? null : "No client holds a lock. `althing lock NAME` takes one.",
         body: () => table("locks", [

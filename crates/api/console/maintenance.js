@@ -1,7 +1,7 @@
 // Space, compaction, leadership, versions and settings: what an operator does by hand, and what this node runs with.
 
 import { h } from "./dom.js";
-import { badge, button, meter, mono, panel, table } from "./panels.js";
+import { badge, button, meter, mono, nodesOf, panel, table } from "./panels.js";
 import { bytes, number, percent } from "./format.js";
 import { ask, attempt } from "./dialog.js";
 import { del, get, post, put } from "./api.js";
@@ -35,7 +35,7 @@ export const page = {
   enter({ redraw, session }) { load(redraw, session); },
   render({ live, redraw }) {
     const { cluster } = live.documents;
-    const nodes = cluster ? Object.values(cluster.nodes) : [];
+    const nodes = cluster ? nodesOf(cluster) : [];
     const n = (node, name) => (node.numbers || {})[name];
     const versions = [...new Set(nodes.map(node => node.version).filter(Boolean))];
     const settings = state.settings && state.settings.settings.filter(setting => (state.all || !setting.is_default) && `${setting.name} ${setting.meaning}`.includes(state.filter));

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { chart } from "./charts.js";
-import { panel } from "./panels.js";
+import { nodesOf, panel } from "./panels.js";
 import { get } from "./api.js";
 
 const state = { node: "", data: undefined, error: undefined };
@@ -25,7 +25,7 @@ export const page = {
     const { cluster } = live.documents;
     const current = state.node || (cluster ? cluster.node : "");
     return [
-      h("nav", { className: "tabs", key: "nodes", "aria-label": "Nodes" }, cluster ? Object.entries(cluster.nodes).map(([id, node]) => h("a", { href: `#/metrics/${id}`, key: id, "aria-current": id === current ? "true" : undefined }, node.name)) : []),
+      h("nav", { className: "tabs", key: "nodes", "aria-label": "Nodes" }, cluster ? nodesOf(cluster).map(({ id, name }) => h("a", { href: `#/metrics/${id}`, key: id, "aria-current": id === current ? "true" : undefined }, name)) : []),
       panel("The last hour", { id: "charts", data: state.data, error: state.error, hint: state.data && `${state.data.name}, a sample every ${state.data.samples.step_ms / 1000} s`, body: data => h("div", { className: "charts" }, data.series.map(series => chart({ ...series, values: data.samples.values[series.name] || [], endMs: data.samples.end_ms, stepMs: data.samples.step_ms }))) }),
     ];
   },

@@ -1,7 +1,7 @@
 // Is all well? One sentence, every node with its figures, alarms with what to do, and what happened lately.
 
 import { h } from "./dom.js";
-import { badge, facts, link, panel, table } from "./panels.js";
+import { badge, facts, link, nodesOf, panel, table } from "./panels.js";
 import { bytes, duration, millis, number, percent, rate, time } from "./format.js";
 import { sparkline } from "./charts.js";
 
@@ -21,11 +21,11 @@ function withSpark(node, name, shown) {
 }
 
 export function nodesTable(cluster, redraw) {
-  const nodes = Object.entries(cluster.nodes).map(([id, node]) => ({ id, ...node }));
+  const nodes = nodesOf(cluster);
   const n = name => node => (node.numbers || {})[name];
   return table("nodes", [
     { title: "Node", sort: node => node.name, cell: node => h("span", null, h("strong", null, node.name), " ", badge(node.id === cluster.leader ? "leader" : node.role === "leader" ? "follower" : node.role, node.id === cluster.leader ? "good" : ROLES[node.role]), node.id === cluster.node ? h("span", { className: "quiet" }, " this node") : "") },
-    { title: "State", sort: node => node.reachable ? 0 : 1, cell: node => h("span", { title: node.trouble || "" }, health(node), node.reported_ms ? h("span", { className: "quiet" }, " last report ", time(node.reported_ms)) : "") },
+    { title: "State", sort: node => node.reachable ? 0 : 1, cell: node => h("span", { title: node.trouble || "" }, health(node), node.reported_ms ? h("span", { className: "quiet" }, " since ", time(node.reported_ms)) : "") },
     { title: "Version", sort: node => node.version, cell: node => node.version || "–" },
     { title: "Up", className: "num", sort: n("started_ms"), cell: node => n("started_ms")(node) && node.reachable ? duration(Date.now() - n("started_ms")(node)) : "–" },
     { title: "CPU", className: "num", sort: n("cpu_percent"), cell: node => withSpark(node, "cpu_percent", percent) },
@@ -36,7 +36,6 @@ export function nodesTable(cluster, redraw) {
     { title: "Ranges", className: "num", sort: n("ranges_per_second"), cell: node => withSpark(node, "ranges_per_second", rate) },
     { title: "Data writes", className: "num", sort: n("data_writes_per_second"), cell: node => withSpark(node, "data_writes_per_second", rate) },
     { title: "Data reads", className: "num", sort: n("data_reads_per_second"), cell: node => withSpark(node, "data_reads_per_second", rate) },
-    { title: "Zone", sort: node => node.zone, cell: node => node.zone ?? "–" },
   ], nodes, { key: node => node.id, redraw, label: "Nodes of the cluster" });
 }
 

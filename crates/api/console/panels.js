@@ -24,6 +24,7 @@ export function errorNote(error) {
 }
 
 export const badge = (text, kind) => h("span", { className: `badge ${kind || ""}` }, text);
+export const nodesOf = cluster => Object.entries(cluster.nodes).map(([id, node]) => ({ id, ...node })).sort((left, right) => left.name < right.name ? -1 : 1);
 export const mono = (text, props) => h("code", props || null, text);
 export const link = (href, ...children) => h("a", { href }, ...children);
 export const button = (label, onclick, props) => h("button", { type: "button", onclick, ...props }, label);

@@ -1,14 +1,14 @@
 // Regions with how far each is, the ring with what moves, and how long a message takes between nodes.
 
 import { h, svg } from "./dom.js";
-import { badge, button, facts, panel, table } from "./panels.js";
+import { badge, button, facts, nodesOf, panel, table } from "./panels.js";
 import { bytes, millis, number, percent, time } from "./format.js";
 import { ask, attempt } from "./dialog.js";
 import { del, put, segment } from "./api.js";
 
 function map(data) {
   const regions = data.regions;
-  const [width, height] = [640, 60 + 64 * Math.max(1, regions.length)];
+  const [width, height] = [640, 50 + 90 * Math.max(1, regions.length)];
   const middle = height / 2;
   const box = (x, y, name, isGood) => svg("g", { class: isGood ? "region good" : "region bad" }, svg("rect", { x, y: y - 18, width: 130, height: 36, rx: 7 }), svg("text", { x: x + 65, y: y + 5, "text-anchor": "middle" }, name));
   const arrow = (region, nth) => {
@@ -54,7 +54,7 @@ function ringTable(ring, redraw) {
 }
 
 function matrix(cluster) {
-  const nodes = Object.entries(cluster.nodes);
+  const nodes = nodesOf(cluster).map(node => [node.id, node]);
   const cell = (from, to) => {
     if (from === to) return h("td", { className: "num quiet" }, "·");
     const took = ((cluster.nodes[from] || {}).round_trips_ms || {})[to];

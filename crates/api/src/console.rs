@@ -148,7 +148,9 @@ mod tests {
     #[test]
     fn modules_import_only_what_is_served() {
         for file in FILES.iter().filter(|file| file.name.ends_with(".js")) {
-            for (_, rest) in file.text.match_indices("from \"./").map(|(at, found)| (at, &file.text[at + found.len()..])) {
+            for (_, rest) in
+                file.text.match_indices("from \"./").map(|(at, found)| (at, &file.text[at + found.len()..]))
+            {
                 let name = rest.split('"').next().unwrap();
                 assert!(FILES.iter().any(|file| file.name == name), "{} imports {name}", file.name);
             }

@@ -81,5 +81,7 @@ pub use reply_inbox::ReplyInbox;
 pub use secure::{PeerPortStatus, SecureError};
 pub use server::Server;
 pub use status::{Identity, Status};
-pub use telemetry::{NodeEvent, NodeReport, NodeSeries, PeerRoundTrip, ReportedNode, SERIES, Series, SeriesUnit};
+pub use telemetry::{
+    NodeEvent, NodeReport, NodeSeries, PeerRoundTrip, ReportedNode, SERIES, Series, SeriesUnit,
+};
 pub use watch::{WatchRequests, WatchResponses};

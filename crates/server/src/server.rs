@@ -179,9 +179,18 @@ impl Server {
         let threads =
             Threads::start(&core, &peers, member, mesh_files, cluster, &config).map_err(Error::Thread)?;
         let (observed, observer) = (core.clone(), handle.clone());
-        let telemetry = Thread::spawn("telemetry", move || observed.telemetry.run(&observer)).map_err(Error::Thread)?;
+        let telemetry =
+            Thread::spawn("telemetry", move || observed.telemetry.run(&observer)).map_err(Error::Thread)?;
         let drain_timeout = config.drain_timeout;
-        Ok(Server { handle, core, peers, drain_timeout, threads: Some(threads), telemetry: Some(telemetry), _lock: lock })
+        Ok(Server {
+            handle,
+            core,
+            peers,
+            drain_timeout,
+            threads: Some(threads),
+            telemetry: Some(telemetry),
+            _lock: lock,
+        })
     }
 
     pub fn handle(&self) -> Handle {
@@ -426,7 +435,9 @@ fn answer_questions(handle: Arc<OnceLock<Handle>>) -> OnQuestion {
         Some(handle) if mesh_node::is_region_question(&question) => {
             region_discovery::answer(handle, question, asker)
         }
-        Some(handle) if telemetry::is_status_question(&question) => telemetry::answer(handle, &question, asker),
+        Some(handle) if telemetry::is_status_question(&question) => {
+            telemetry::answer(handle, &question, asker)
+        }
         Some(handle) => join::answer(handle, question, asker),
         None => Bytes::new(),
     })

@@ -36,7 +36,8 @@ impl FromRequestParts<Rest> for GivenAuthorization {
 pub async fn session(State(rest): State<Rest>, GivenAuthorization(given): GivenAuthorization) -> Response {
     let handle = rest.handle();
     let is_auth_on = handle.is_auth_on();
-    let caller = if is_auth_on && !given.is_empty() { guard::caller_of(handle, &given).await.ok() } else { None };
+    let caller =
+        if is_auth_on && !given.is_empty() { guard::caller_of(handle, &given).await.ok() } else { None };
     let may_all = !is_auth_on || caller.as_ref().is_some_and(|caller| caller.rights().is_root());
     json(&object!({
         "auth": is_auth_on,
@@ -84,7 +85,8 @@ pub async fn table(rest: Rest) -> Result<Response, Refusal> {
     }
     let mut shown_roles = Vec::new();
     for role in roles {
-        let AuthReply::Permissions(keys) = ask(&handle, AuthCommand::RoleGet { role: role.clone() }).await? else {
+        let AuthReply::Permissions(keys) = ask(&handle, AuthCommand::RoleGet { role: role.clone() }).await?
+        else {
             continue;
         };
         let AuthReply::DataPermissions(data) =

@@ -42,7 +42,10 @@ pub async fn document(rest: &Rest) -> Value {
     let lag_ms = handle.mesh().lag_ms();
     let summary = ClusterSummary {
         members: learners.len(),
-        healthy: reports.iter().filter(|node| learners.contains_key(&node.id) && node.trouble.is_none()).count(),
+        healthy: reports
+            .iter()
+            .filter(|node| learners.contains_key(&node.id) && node.trouble.is_none())
+            .count(),
         data_nodes: reports.iter().filter(|node| !learners.contains_key(&node.id)).count(),
         leader: leader.map(|leader| name_in(&names, leader)),
         regions: regions.len() + 1,
@@ -115,7 +118,10 @@ fn node_of(
     say("zone", ring.map(|(zone, _)| zone.clone()).into());
     say("ring", ring.map(|(_, standing)| *standing).into());
     let role = node.report.as_ref().and_then(|report| report.text("role")).map(str::to_owned);
-    say("role", role.unwrap_or_else(|| if learner.is_some() { "follower" } else { "data" }.to_owned()).into());
+    say(
+        "role",
+        role.unwrap_or_else(|| if learner.is_some() { "follower" } else { "data" }.to_owned()).into(),
+    );
     // Of a node that answers this would change with every look.
     say("reported_ms", node.trouble.as_ref().map(|_| node.reported_ms).filter(|at_ms| *at_ms > 0).into());
     if let Some(report) = &node.report {
@@ -196,7 +202,8 @@ impl ClusterSummary {
 
     fn sentence(&self) -> String {
         let ClusterSummary { members, healthy, data_nodes, regions, lag_ms, .. } = self;
-        let mut parts = vec![format!("{healthy} of {members} {} healthy", plural(*members, "member", "members"))];
+        let mut parts =
+            vec![format!("{healthy} of {members} {} healthy", plural(*members, "member", "members"))];
         parts.push(match &self.leader {
             Some(leader) => format!("leader {leader}"),
             None => "no leader".to_owned(),

@@ -180,7 +180,11 @@ struct PutBody {
 }
 
 /// `PUT /v1/coord/key`.
-pub async fn put(rest: Rest, RawQuery(query): RawQuery, WholeBody(body): WholeBody) -> Result<Response, Refusal> {
+pub async fn put(
+    rest: Rest,
+    RawQuery(query): RawQuery,
+    WholeBody(body): WholeBody,
+) -> Result<Response, Refusal> {
     let (_, key) = parse_key(query)?;
     let handle = rest.coord().await?;
     let PutBody { value, value_base64, mod_revision, lease } = parse_json(&body, RIGHT)?;
@@ -217,7 +221,11 @@ async fn change(
     let keys = KeyRange::single(key);
     let unchanged =
         Compare { keys: keys.clone(), relation: Relation::Equal, target: Target::Mod(Revision(seen)) };
-    let txn = Txn { compares: vec![unchanged], success: vec![request], failure: vec![Request::Range(Range::of(keys))] };
+    let txn = Txn {
+        compares: vec![unchanged],
+        success: vec![request],
+        failure: vec![Request::Range(Range::of(keys))],
+    };
     let Reply { revision, body } = handle.submit(Request::Txn(txn)).await?;
     let Body::Txn(reply) = body else { unreachable!("a transaction is answered by one") };
     if reply.succeeded {
@@ -338,7 +346,11 @@ mod tests {
         assert_eq!(folder("a/b/c", ""), Some("a/".into()));
         assert_eq!(folder("a/b/c", "a/"), Some("a/b/".into()));
         assert_eq!(folder("a/b/c", "a/b/"), None);
-        assert_eq!(folder("/registry/pods/x", ""), Some("/registry/".into()), "a first slash opens no folder");
+        assert_eq!(
+            folder("/registry/pods/x", ""),
+            Some("/registry/".into()),
+            "a first slash opens no folder"
+        );
         assert_eq!(folder("/registry/pods/x", "/registry/"), Some("/registry/pods/".into()));
         assert_eq!(folder("plain", ""), None);
     }

@@ -73,7 +73,8 @@ pub async fn get(rest: Rest, RawQuery(query): RawQuery) -> Result<Response, Refu
     let name = name_of(&query)?;
     let handle = rest.coord().await?;
     let (_, lock) = lock_view::inspect(&handle, name).await?;
-    let lock = lock.ok_or_else(|| Refusal::new(Code::KeyAbsent, "no client holds this lock or waits for it"))?;
+    let lock =
+        lock.ok_or_else(|| Refusal::new(Code::KeyAbsent, "no client holds this lock or waits for it"))?;
     Ok(json(&render(&lock)))
 }
 

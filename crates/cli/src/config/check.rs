@@ -3,8 +3,8 @@
 //! each with the value, its source, and the correct form.
 
 use crate::config::gather::NONE;
-use crate::config::security;
 use crate::config::print;
+use crate::config::security;
 use crate::config::setting::{Id, Kind};
 use crate::config::tls::{self, ClientTls};
 use crate::config::tokens::TokenOptions;

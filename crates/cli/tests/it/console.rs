@@ -88,7 +88,9 @@ fn contest(world: &World) {
 async fn open(browser: &Browser, place: &str, page: &str) {
     browser.goto(&format!("{place}/#/{page}")).await;
     let name = page.split('/').next().unwrap();
-    browser.until("the page names itself", &format!("return document.body.dataset.console === '{name}'")).await;
+    browser
+        .until("the page names itself", &format!("return document.body.dataset.console === '{name}'"))
+        .await;
 }
 
 /// Nothing is wider than the window; tables scroll within their panels.
@@ -183,7 +185,10 @@ fn a_leader_that_fails_and_a_lock_that_changes_hands_are_seen() {
         browser.until_says("worker-2").await;
         holder.interrupt();
         browser
-            .until("the waiter has the lock", "return document.querySelector('#panel-lock dd')?.textContent === 'worker-2'")
+            .until(
+                "the waiter has the lock",
+                "return document.querySelector('#panel-lock dd')?.textContent === 'worker-2'",
+            )
             .await;
         waiter.interrupt();
 
@@ -192,7 +197,8 @@ fn a_leader_that_fails_and_a_lock_that_changes_hands_are_seen() {
         members[leader].kill();
         browser.until_says("2 of 3 members healthy").await;
         browser.until_says("does not answer").await;
-        let names = format!("return !document.querySelector('#summary').textContent.includes('leader m{leader}')");
+        let names =
+            format!("return !document.querySelector('#summary').textContent.includes('leader m{leader}')");
         browser.until("another one leads", &names).await;
         browser.until_says("lost the connection to").await;
         browser.picture("leader-lost");
@@ -224,7 +230,10 @@ fn with_auth_on_the_console_asks_for_a_login_and_says_what_it_hides() {
         open(&browser, &place, "access").await;
         browser.until_says("reads and writes").await;
         assert_eq!(browser.log(), Vec::<String>::new());
-        assert_eq!(browser.run("return document.cookie + localStorage.length + sessionStorage.length").await, "00");
+        assert_eq!(
+            browser.run("return document.cookie + localStorage.length + sessionStorage.length").await,
+            "00"
+        );
         browser.picture("access-auth");
 
         browser.click("button", "Log out").await;

@@ -80,7 +80,8 @@ pub(crate) fn answer(handle: &Handle, question: &[u8], asker: &QuestionSender<'_
     if !asker.may_be(PeerClaim::Peer) {
         return Bytes::new();
     }
-    let report = if question.get(1) == Some(&WITH_SERIES) { handle.report_with_hour() } else { handle.report() };
+    let report =
+        if question.get(1) == Some(&WITH_SERIES) { handle.report_with_hour() } else { handle.report() };
     report.encode().into()
 }
 

@@ -53,7 +53,9 @@ impl Observation {
             MemberState::Leaving => "leaving",
         };
         let regions = mesh.regions().1.into_iter();
-        let healthy = |info: &crate::mesh::handle::RegionInfo| info.state.as_ref().is_some_and(|state| state.is_healthy);
+        let healthy = |info: &crate::mesh::handle::RegionInfo| {
+            info.state.as_ref().is_some_and(|state| state.is_healthy)
+        };
         let alarm = |alarm: &coord::Alarm| (alarm.member, alarm_name(alarm.kind));
         Observation {
             term: status.term,
@@ -110,10 +112,13 @@ impl EventLog {
 fn differences(before: &Observation, now: &Observation) -> Vec<(&'static str, String)> {
     let mut told = Vec::new();
     if before.leader != now.leader || before.term != now.term && now.leader.is_some() {
-        told.push(("leader", match now.leader {
-            Some(leader) => format!("{} leads since term {}", now.name(leader), now.term.0),
-            None => format!("no leader is known in term {}", now.term.0),
-        }));
+        told.push((
+            "leader",
+            match now.leader {
+                Some(leader) => format!("{} leads since term {}", now.name(leader), now.term.0),
+                None => format!("no leader is known in term {}", now.term.0),
+            },
+        ));
     }
     for id in now.members.difference(&before.members).filter(|_| !before.members.is_empty()) {
         told.push(("member", format!("{} joined the members", now.name(*id))));
@@ -161,7 +166,8 @@ fn ring_differences(before: &Observation, now: &Observation) -> Vec<(&'static st
         told.push(("ring", format!("{} left the ring", before.name(*node))));
     }
     if before.is_moving != now.is_moving {
-        let text = if now.is_moving { "partitions of the ring begin to move" } else { "all partitions have moved" };
+        let text =
+            if now.is_moving { "partitions of the ring begin to move" } else { "all partitions have moved" };
         told.push(("ring", text.to_owned()));
     }
     told

@@ -42,7 +42,8 @@ impl<'a> MetricsText<'a> {
     pub fn buckets(&self, name: &str) -> Buckets {
         let mut buckets: Buckets = Vec::new();
         for (labels, count) in self.samples(&format!("{name}_bucket")) {
-            let bound = label(labels, "le").map_or(f64::INFINITY, |bound| bound.parse().unwrap_or(f64::INFINITY));
+            let bound =
+                label(labels, "le").map_or(f64::INFINITY, |bound| bound.parse().unwrap_or(f64::INFINITY));
             match buckets.iter_mut().find(|(known, _)| *known == bound) {
                 Some((_, sum)) => *sum += count,
                 None => buckets.push((bound, *count)),
@@ -62,7 +63,8 @@ pub fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
 
 /// The bound that `share` of what came between two readings did not exceed; none if nothing came.
 pub fn quantile(before: &Buckets, now: &Buckets, share: f64) -> Option<f64> {
-    let earlier = |bound: f64| before.iter().find(|(known, _)| *known == bound).map_or(0.0, |(_, count)| *count);
+    let earlier =
+        |bound: f64| before.iter().find(|(known, _)| *known == bound).map_or(0.0, |(_, count)| *count);
     let came: Vec<(f64, f64)> = now.iter().map(|(bound, count)| (*bound, count - earlier(*bound))).collect();
     let total = came.last().map_or(0.0, |(_, count)| *count);
     if total <= 0.0 {

@@ -96,7 +96,8 @@ impl NodeReport {
         (report.series.end_ms, report.series.step_ms) = (reader.u64()?, reader.u64()?);
         for _ in 0..count(&mut reader)? {
             let name = text(&mut reader)?;
-            let values = (0..count(&mut reader)?).map(|_| reader.u32().map(f32::from_bits)).collect::<Option<_>>()?;
+            let values =
+                (0..count(&mut reader)?).map(|_| reader.u32().map(f32::from_bits)).collect::<Option<_>>()?;
             report.series.values.push((name, values));
         }
         for _ in 0..count(&mut reader)? {

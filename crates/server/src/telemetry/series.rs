@@ -119,13 +119,7 @@ pub static SERIES: &[Series] = {
             Milliseconds,
             Percentile99,
         ),
-        series(
-            "region_lag_ms",
-            "Behind other regions",
-            "althing_region_lag_in_ms",
-            Milliseconds,
-            Largest,
-        ),
+        series("region_lag_ms", "Behind other regions", "althing_region_lag_in_ms", Milliseconds, Largest),
         series("pending", "Requests waiting", "etcd_server_proposals_pending", Count, Largest),
         series(
             "watch_events_per_second",
@@ -210,7 +204,8 @@ mod tests {
     /// A metric that is renamed would leave its chart empty.
     #[test]
     fn every_series_is_made_of_a_metric_that_exists() {
-        let known: Vec<String> = crate::metrics::metric_table().into_iter().map(|metric| metric.name).collect();
+        let known: Vec<String> =
+            crate::metrics::metric_table().into_iter().map(|metric| metric.name).collect();
         for series in SERIES.iter().filter(|series| !series.metric.is_empty()) {
             assert!(known.iter().any(|name| name == series.metric), "{}", series.metric);
         }
@@ -221,6 +216,10 @@ mod tests {
         let mut reader = SeriesReader::default();
         assert_eq!(reader.rate("x", 10.0, None), None);
         assert_eq!(reader.rate("x", 30.0, Some(5.0)), Some(4.0));
-        assert_eq!(reader.rate("x", 0.0, Some(5.0)), Some(0.0), "a counter that began again is no rate below zero");
+        assert_eq!(
+            reader.rate("x", 0.0, Some(5.0)),
+            Some(0.0),
+            "a counter that began again is no rate below zero"
+        );
     }
 }

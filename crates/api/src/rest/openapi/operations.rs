@@ -491,7 +491,12 @@ pub const OPERATIONS: &[ApiOperation] = &[
     ApiOperation {
         answers: &[(200, "Cluster")],
         refusals: &[503],
-        ..operation("get", "/v1/cluster", "cluster", "Every node at a glance, alarms, and what callers can rely on")
+        ..operation(
+            "get",
+            "/v1/cluster",
+            "cluster",
+            "Every node at a glance, alarms, and what callers can rely on",
+        )
     },
     ApiOperation {
         answers: &[(200, "Events")],
@@ -507,7 +512,12 @@ pub const OPERATIONS: &[ApiOperation] = &[
         params: &["node"],
         answers: &[(200, "Samples")],
         refusals: &[400, 404, 503],
-        ..operation("get", "/v1/cluster/metrics", "cluster", "The last hour of one node, a sample every 5 seconds")
+        ..operation(
+            "get",
+            "/v1/cluster/metrics",
+            "cluster",
+            "The last hour of one node, a sample every 5 seconds",
+        )
     },
     ApiOperation {
         params: &["topics"],
@@ -586,7 +596,12 @@ pub const OPERATIONS: &[ApiOperation] = &[
     },
     ApiOperation {
         answers: &[(200, "Session")],
-        ..operation("get", "/v1/session", "access", "Whether callers must say who they are, and who this one is")
+        ..operation(
+            "get",
+            "/v1/session",
+            "access",
+            "Whether callers must say who they are, and who this one is",
+        )
     },
     ApiOperation {
         body: Some("Login"),
@@ -602,7 +617,12 @@ pub const OPERATIONS: &[ApiOperation] = &[
     ApiOperation {
         answers: &[(200, "Settings")],
         refusals: &[503],
-        ..operation("get", "/v1/settings", "maintenance", "The settings of this node, and where each came from")
+        ..operation(
+            "get",
+            "/v1/settings",
+            "maintenance",
+            "The settings of this node, and where each came from",
+        )
     },
     ApiOperation {
         body: Some("CompactWanted"),
@@ -619,7 +639,12 @@ pub const OPERATIONS: &[ApiOperation] = &[
         body: Some("LeaderWanted"),
         answers: &[(200, "Changed")],
         refusals: &[400, 404, 503],
-        ..operation("put", "/v1/leader", "maintenance", "Hands leadership to a member; only the leader does that")
+        ..operation(
+            "put",
+            "/v1/leader",
+            "maintenance",
+            "Hands leadership to a member; only the leader does that",
+        )
     },
     ApiOperation {
         answers: &[(200, "Document")],

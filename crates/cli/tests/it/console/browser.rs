@@ -17,7 +17,8 @@ use tempfile::TempDir;
 pub fn driver() -> Option<PathBuf> {
     let named = std::env::var_os("CHROMEDRIVER").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = || std::env::split_paths(&path).map(|dir| dir.join("chromedriver")).find(|file| file.is_file());
+    let found =
+        || std::env::split_paths(&path).map(|dir| dir.join("chromedriver")).find(|file| file.is_file());
     named.or_else(found)
 }
 
@@ -36,7 +37,12 @@ impl Browser {
             eprintln!("skipped: no chromedriver in CHROMEDRIVER or PATH");
             return None;
         };
-        let mut driver = Command::new(program).arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut driver = Command::new(program)
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
         let port = loop {
             let line = lines.next().expect("the driver says its port").unwrap();
@@ -83,7 +89,11 @@ impl Browser {
 
     /// What stands on the page.
     pub async fn text(&self) -> String {
-        self.run("return document.body ? document.body.innerText : ''").await.as_str().unwrap_or("").to_owned()
+        self.run("return document.body ? document.body.innerText : ''")
+            .await
+            .as_str()
+            .unwrap_or("")
+            .to_owned()
     }
 
     /// Until the script's answer is true.
@@ -123,7 +133,12 @@ impl Browser {
     /// Everything that the browser's log has got since the last call.
     pub fn log(&self) -> Vec<String> {
         let entries = self.ask_driver("se/log", &json!({ "type": "browser" }));
-        entries.as_array().unwrap().iter().map(|entry| entry["message"].as_str().unwrap().to_owned()).collect()
+        entries
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|entry| entry["message"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     fn devtools(&self, command: &str, params: &Value) -> Value {
