@@ -1,4 +1,4 @@
-// Numbers in units, and times in the reader's zone with UTC for whoever hovers.
+// Numbers in units, and times in the reader's zone with UTC on hover.
 
 import { h } from "./dom.js";
 

@@ -1,5 +1,5 @@
 //! The console: pages that every node serves at `/`, made of the files in `crates/api/console` that are part of the binary.
-//! They are a client of the REST API with the permissions of whoever uses them, and run nothing but their own scripts.
+//! They are a client of the REST API with the permissions of their user, and run nothing but their own scripts.
 //! The path of a file has the digest of all of them in it, so that a browser keeps what it has until the release changes.
 //! See docs/adr/0070.
 

@@ -245,7 +245,7 @@ fn guarantees(rest: &Rest) -> Vec<String> {
     told.push(if handle.is_auth_on() {
         "auth is on: each caller says who it is and may do what its roles permit".to_owned()
     } else {
-        "auth is off: whoever reaches a port may do everything (`althing auth enable`)".to_owned()
+        "auth is off: every caller that reaches a port may do everything (`althing auth enable`)".to_owned()
     });
     if handle.has_open_peer_port() {
         told.push("members do not authenticate to each other (`althing cluster secure`)".to_owned());

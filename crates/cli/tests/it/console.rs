@@ -8,7 +8,6 @@ use crate::process::{Member, Plan, althing, until};
 use crate::regions::world::World;
 use crate::rest::Rest;
 use crate::talking::Talking;
-use crate::tour::block_on;
 use browser::Browser;
 use std::process::Stdio;
 
@@ -21,7 +20,7 @@ const PAGES: [(&str, &str); 10] = [
     ("leases", "Watches by node"),
     ("conflicts", "contested"),
     ("regions", "Round trips"),
-    ("access", "off: everybody may do everything"),
+    ("access", "off: every caller may do everything"),
     ("maintenance", "election-ms"),
     ("metrics", "Puts applied"),
 ];
@@ -85,168 +84,152 @@ fn contest(world: &World) {
     });
 }
 
-async fn open(browser: &Browser, place: &str, page: &str) {
-    browser.goto(&format!("{place}/#/{page}")).await;
+fn open(browser: &Browser, place: &str, page: &str) {
+    browser.goto(&format!("{place}/#/{page}"));
     let name = page.split('/').next().unwrap();
-    browser
-        .until("the page names itself", &format!("return document.body.dataset.console === '{name}'"))
-        .await;
+    browser.until("the page names itself", &format!("return document.body.dataset.console === '{name}'"));
 }
 
 /// Nothing is wider than the window; tables scroll within their panels.
-async fn assert_fits(browser: &Browser, page: &str) {
-    let wide = browser.run("return document.documentElement.scrollWidth - window.innerWidth").await;
+fn assert_fits(browser: &Browser, page: &str) {
+    let wide = browser.run("return document.documentElement.scrollWidth - window.innerWidth");
     assert!(wide.as_i64().unwrap() <= 0, "{page} is {wide} pixels too wide");
 }
 
-async fn settle(browser: &Browser) {
+fn settle(browser: &Browser) {
     let done = "return !document.querySelector('[data-state=loading]')";
-    browser.until("nothing is loading", done).await;
+    browser.until("nothing is loading", done);
 }
 
 #[test]
 fn every_page_shows_what_the_cluster_holds_and_nothing_is_wrong_in_the_browser() {
-    block_on(async {
-        let Some(browser) = Browser::start().await else { return };
-        let world = World::start(2, 3);
-        fill(&world);
-        let _clients = fight(&world.regions[0].members[0], "jobs/nightly");
-        let place = address(world.regions[0].rest(0));
-        for (page, text) in PAGES {
-            open(&browser, &place, page).await;
-            browser.until_says(text).await;
-            settle(&browser).await;
-            browser.picture(page);
-            browser.set_size(360, 740);
-            settle(&browser).await;
-            assert_fits(&browser, page).await;
-            if page == "overview" {
-                browser.picture("overview-360");
-            }
-            browser.set_size(1440, 900);
+    let Some(browser) = Browser::start() else { return };
+    let world = World::start(2, 3);
+    fill(&world);
+    let _clients = fight(&world.regions[0].members[0], "jobs/nightly");
+    let place = address(world.regions[0].rest(0));
+    for (page, text) in PAGES {
+        open(&browser, &place, page);
+        browser.until_says(text);
+        settle(&browser);
+        browser.picture(page);
+        browser.set_size(360, 740);
+        settle(&browser);
+        assert_fits(&browser, page);
+        if page == "overview" {
+            browser.picture("overview-360");
         }
-        browser.set_scheme("dark");
-        open(&browser, &place, "overview").await;
-        browser.until_says("2 regions").await;
-        settle(&browser).await;
-        browser.picture("overview-dark");
-        browser.set_scheme("light");
-        look_closer(&browser, &place).await;
-        assert_eq!(browser.log(), Vec::<String>::new());
-        browser.end().await;
-    });
+        browser.set_size(1440, 900);
+    }
+    browser.set_scheme("dark");
+    open(&browser, &place, "overview");
+    browser.until_says("2 regions");
+    settle(&browser);
+    browser.picture("overview-dark");
+    browser.set_scheme("light");
+    look_closer(&browser, &place);
+    assert_eq!(browser.log(), Vec::<String>::new());
 }
 
 /// The answers to a user's questions, each a click or two away.
-async fn look_closer(browser: &Browser, place: &str) {
-    open(browser, place, "keys/app%2F").await;
-    browser.click("button.name", "config").await;
-    browser.until_says("version 2").await;
-    browser.until_says("\"workers\": 8").await;
-    browser.click("button", "Compare").await;
-    browser.until_says("at revision").await;
+fn look_closer(browser: &Browser, place: &str) {
+    open(browser, place, "keys/app%2F");
+    browser.click("button.name", "config");
+    browser.until_says("version 2");
+    browser.until_says("\"workers\": 8");
+    browser.click("button", "Compare");
+    browser.until_says("at revision");
     browser.picture("key");
-    open(browser, place, "locks/jobs%2Fnightly").await;
-    browser.until_says("worker-2").await;
-    browser.until_says("holds").await;
+    open(browser, place, "locks/jobs%2Fnightly");
+    browser.until_says("worker-2");
+    browser.until_says("holds");
     browser.picture("lock");
-    open(browser, place, "data/default/contested").await;
-    browser.until_says("Why this value").await;
+    open(browser, place, "data/default/contested");
+    browser.until_says("Why this value");
     browser.picture("why");
-    open(browser, place, "conflicts").await;
-    browser.until_says("contested").await;
-    browser.run("document.querySelector('.conflict .row').click()").await;
-    browser.until_says("Restore the losing value").await;
-    browser.until_says("Neither had seen the other").await;
+    open(browser, place, "conflicts");
+    browser.until_says("contested");
+    browser.run("document.querySelector('.conflict .row').click()");
+    browser.until_says("Restore the losing value");
+    browser.until_says("Neither had seen the other");
     browser.picture("conflict");
-    browser.run("dispatchEvent(new KeyboardEvent('keydown', { key: 'k', ctrlKey: true }))").await;
-    browser.until("the command box is open", "return Boolean(document.querySelector('#command'))").await;
+    browser.run("dispatchEvent(new KeyboardEvent('keydown', { key: 'k', ctrlKey: true }))");
+    browser.until("the command box is open", "return Boolean(document.querySelector('#command'))");
     let typed = "const box = document.querySelector('#command'); box.value = 'get app/'; box.dispatchEvent(new Event('input'))";
-    browser.run(typed).await;
-    browser.until_says("get app/config").await;
+    browser.run(typed);
+    browser.until_says("get app/config");
     browser.picture("commands");
 }
 
 #[test]
 fn a_leader_that_fails_and_a_lock_that_changes_hands_are_seen() {
-    block_on(async {
-        let Some(browser) = Browser::start().await else { return };
-        let mut members: Vec<Member> = Plan::cluster(3).iter().map(Plan::start).collect();
-        members.iter().for_each(Member::wait_ready);
-        let leader = until("one leads", || members.iter().position(Member::leads));
-        let (follower, other) = ((leader + 1) % 3, (leader + 2) % 3);
-        let place = address(Rest::of(&members[follower]));
-        open(&browser, &place, "overview").await;
-        browser.until_says("3 of 3 members healthy").await;
+    let Some(browser) = Browser::start() else { return };
+    let mut members: Vec<Member> = Plan::cluster(3).iter().map(Plan::start).collect();
+    members.iter().for_each(Member::wait_ready);
+    let leader = until("one leads", || members.iter().position(Member::leads));
+    let (follower, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    let place = address(Rest::of(&members[follower]));
+    open(&browser, &place, "overview");
+    browser.until_says("3 of 3 members healthy");
 
-        let [holder, waiter] = fight(&members[other], "printer");
-        open(&browser, &place, "locks/printer").await;
-        browser.until_says("worker-1").await;
-        browser.until_says("worker-2").await;
-        holder.interrupt();
-        browser
-            .until(
-                "the waiter has the lock",
-                "return document.querySelector('#panel-lock dd')?.textContent === 'worker-2'",
-            )
-            .await;
-        waiter.interrupt();
+    let [holder, waiter] = fight(&members[other], "printer");
+    open(&browser, &place, "locks/printer");
+    browser.until_says("worker-1");
+    browser.until_says("worker-2");
+    holder.interrupt();
+    browser.until(
+        "the waiter has the lock",
+        "return document.querySelector('#panel-lock dd')?.textContent === 'worker-2'",
+    );
+    waiter.interrupt();
 
-        open(&browser, &place, "overview").await;
-        browser.until_says("3 of 3 members healthy").await;
-        members[leader].kill();
-        browser.until_says("2 of 3 members healthy").await;
-        browser.until_says("does not answer").await;
-        let names =
-            format!("return !document.querySelector('#summary').textContent.includes('leader m{leader}')");
-        browser.until("another one leads", &names).await;
-        browser.until_says("lost the connection to").await;
-        browser.picture("leader-lost");
-        assert_eq!(browser.log(), Vec::<String>::new());
-        browser.end().await;
-    });
+    open(&browser, &place, "overview");
+    browser.until_says("3 of 3 members healthy");
+    members[leader].kill();
+    browser.until_says("2 of 3 members healthy");
+    browser.until_says("does not answer");
+    let names =
+        format!("return !document.querySelector('#summary').textContent.includes('leader m{leader}')");
+    browser.until("another one leads", &names);
+    browser.until_says("lost the connection to");
+    browser.picture("leader-lost");
+    assert_eq!(browser.log(), Vec::<String>::new());
 }
 
 #[test]
 fn with_auth_on_the_console_asks_for_a_login_and_says_what_it_hides() {
-    block_on(async {
-        let Some(browser) = Browser::start().await else { return };
-        let member = Plan::single().start_ready();
-        let rest = Rest::of(&member);
-        rest.wait_for_ring(1);
-        assert_eq!(rest.put("/v1/namespaces/shop", "{}").status, 201);
-        turn_on(&member);
-        let place = address(rest);
-        let login = |user: &str, password: &str| {
-            format!(
-                "const form = document.querySelector('form.login'); form.elements.user.value = '{user}'; \
+    let Some(browser) = Browser::start() else { return };
+    let member = Plan::single().start_ready();
+    let rest = Rest::of(&member);
+    rest.wait_for_ring(1);
+    assert_eq!(rest.put("/v1/namespaces/shop", "{}").status, 201);
+    turn_on(&member);
+    let place = address(rest);
+    let login = |user: &str, password: &str| {
+        format!(
+            "const form = document.querySelector('form.login'); form.elements.user.value = '{user}'; \
                  form.elements.password.value = '{password}'; form.requestSubmit()"
-            )
-        };
-        browser.goto(&place).await;
-        browser.until_says("Auth is on").await;
-        browser.run(&login("root", "rpw")).await;
-        browser.until_says("1 of 1 member healthy").await;
-        open(&browser, &place, "access").await;
-        browser.until_says("reads and writes").await;
-        assert_eq!(browser.log(), Vec::<String>::new());
-        assert_eq!(
-            browser.run("return document.cookie + localStorage.length + sessionStorage.length").await,
-            "00"
-        );
-        browser.picture("access-auth");
+        )
+    };
+    browser.goto(&place);
+    browser.until_says("Auth is on");
+    browser.run(&login("root", "rpw"));
+    browser.until_says("1 of 1 member healthy");
+    open(&browser, &place, "access");
+    browser.until_says("reads and writes");
+    assert_eq!(browser.log(), Vec::<String>::new());
+    assert_eq!(browser.run("return document.cookie + localStorage.length + sessionStorage.length"), "00");
+    browser.picture("access-auth");
 
-        browser.click("button", "Log out").await;
-        browser.until_says("Auth is on").await;
-        browser.run(&login("reader", "wrong")).await;
-        browser.until("the refusal is shown", "return Boolean(document.querySelector('.toast.bad'))").await;
-        let password = crate::data_auth::USERS.iter().find(|(name, _)| *name == "reader").unwrap().1;
-        browser.run(&login("reader", password)).await;
-        browser.until_says("Hidden: users, roles and permissions").await;
-        manage(&member, &["user", "delete", "reader", "--user", "root:rpw"]);
-        browser.until_says("Auth is on").await;
-        browser.end().await;
-    });
+    browser.click("button", "Log out");
+    browser.until_says("Auth is on");
+    browser.run(&login("reader", "wrong"));
+    browser.until("the refusal is shown", "return Boolean(document.querySelector('.toast.bad'))");
+    let password = crate::data_auth::USERS.iter().find(|(name, _)| *name == "reader").unwrap().1;
+    browser.run(&login("reader", password));
+    browser.until_says("Hidden: users, roles and permissions");
+    manage(&member, &["user", "delete", "reader", "--user", "root:rpw"]);
+    browser.until_says("Auth is on");
 }
 
 #[test]

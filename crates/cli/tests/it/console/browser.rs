@@ -1,13 +1,12 @@
 //! A Chromium for tests, driven over WebDriver: started, looked at, and ended with the test.
+//! WebDriver is JSON over HTTP, and five of its commands are enough here; a library for it brings forty crates along.
 
 use crate::process::{PATIENCE, http_at};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use fantoccini::{Client, ClientBuilder};
-use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -23,7 +22,6 @@ pub fn driver() -> Option<PathBuf> {
 }
 
 pub struct Browser {
-    client: Client,
     driver: Child,
     address: SocketAddr,
     session: String,
@@ -32,7 +30,7 @@ pub struct Browser {
 
 impl Browser {
     /// None, with a line that says so, where no driver is found.
-    pub async fn start() -> Option<Browser> {
+    pub fn start() -> Option<Browser> {
         let Some(program) = driver() else {
             eprintln!("skipped: no chromedriver in CHROMEDRIVER or PATH");
             return None;
@@ -71,68 +69,60 @@ impl Browser {
             "goog:chromeOptions": { "args": flags.chain([folder]).collect::<Vec<_>>() },
             "goog:loggingPrefs": { "browser": "ALL" },
         });
-        let Value::Object(capabilities) = capabilities else { unreachable!("it is an object") };
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let mut builder = ClientBuilder::new(HttpConnector::new());
-        let client = builder.capabilities(capabilities).connect(&format!("http://{address}")).await.unwrap();
-        let session = client.session_id().await.unwrap().expect("there is a session");
-        Some(Browser { client, driver, address, session, _profile: profile })
+        let wanted = json!({ "capabilities": { "alwaysMatch": capabilities } });
+        let begun = ask_driver(address, "/session", &wanted);
+        let session = begun["sessionId"].as_str().unwrap_or_else(|| panic!("no session: {begun}")).to_owned();
+        Some(Browser { driver, address, session, _profile: profile })
     }
 
-    pub async fn goto(&self, place: &str) {
-        self.client.goto(place).await.unwrap();
+    pub fn goto(&self, place: &str) {
+        self.ask("url", &json!({ "url": place }));
     }
 
-    pub async fn run(&self, script: &str) -> Value {
-        self.client.execute(script, vec![]).await.unwrap()
+    pub fn run(&self, script: &str) -> Value {
+        self.ask("execute/sync", &json!({ "script": script, "args": [] }))
     }
 
     /// What stands on the page.
-    pub async fn text(&self) -> String {
-        self.run("return document.body ? document.body.innerText : ''")
-            .await
-            .as_str()
-            .unwrap_or("")
-            .to_owned()
+    pub fn text(&self) -> String {
+        self.run("return document.body ? document.body.innerText : ''").as_str().unwrap_or("").to_owned()
     }
 
     /// Until the script's answer is true.
-    pub async fn until(&self, what: &str, script: &str) {
+    pub fn until(&self, what: &str, script: &str) {
         let deadline = Instant::now() + PATIENCE;
-        while self.run(script).await != true {
+        while self.run(script) != true {
             if Instant::now() > deadline {
-                panic!("waited too long until {what}; the page says:\n{}", self.text().await);
+                panic!("waited too long until {what}; the page says:\n{}", self.text());
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    pub async fn until_says(&self, text: &str) {
+    pub fn until_says(&self, text: &str) {
         let script = format!("return document.body.innerText.includes({})", json!(text));
-        self.until(&format!("the page says `{text}`"), &script).await;
+        self.until(&format!("the page says `{text}`"), &script);
     }
 
     /// Clicks what has this text.
-    pub async fn click(&self, kind: &str, text: &str) {
+    pub fn click(&self, kind: &str, text: &str) {
         let find = format!(
             "[...document.querySelectorAll({})].find(node => node.textContent.trim() === {})",
             json!(kind),
             json!(text)
         );
-        self.until(&format!("there is {kind} `{text}`"), &format!("return Boolean({find})")).await;
-        self.run(&format!("{find}.click()")).await;
+        self.until(&format!("there is {kind} `{text}`"), &format!("return Boolean({find})"));
+        self.run(&format!("{find}.click()"));
     }
 
-    fn ask_driver(&self, path: &str, body: &Value) -> Value {
-        let target = format!("/session/{}/{path}", self.session);
-        let answer = http_at(self.address, "POST", &target, &body.to_string());
-        let answer: Value = serde_json::from_str(&answer.body).expect("a driver answers in JSON");
-        answer["value"].clone()
+    fn ask(&self, path: &str, body: &Value) -> Value {
+        ask_driver(self.address, &format!("/session/{}/{path}", self.session), body)
     }
 
     /// Everything that the browser's log has got since the last call.
     pub fn log(&self) -> Vec<String> {
-        let entries = self.ask_driver("se/log", &json!({ "type": "browser" }));
+        let entries = self.ask("se/log", &json!({ "type": "browser" }));
         entries
             .as_array()
             .unwrap()
@@ -142,7 +132,7 @@ impl Browser {
     }
 
     fn devtools(&self, command: &str, params: &Value) -> Value {
-        self.ask_driver("goog/cdp/execute", &json!({ "cmd": command, "params": params }))
+        self.ask("goog/cdp/execute", &json!({ "cmd": command, "params": params }))
     }
 
     pub fn set_size(&self, width: u32, height: u32) {
@@ -163,15 +153,27 @@ impl Browser {
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join(format!("{name}.png")), bytes).unwrap();
     }
+}
 
-    pub async fn end(self) {
-        self.client.clone().close().await.unwrap();
-    }
+fn ask_driver(address: SocketAddr, target: &str, body: &Value) -> Value {
+    let answer = http_at(address, "POST", target, &body.to_string());
+    let answer: Value = serde_json::from_str(&answer.body).expect("a driver answers in JSON");
+    assert!(answer["value"]["error"].is_null(), "{target} {body}: {answer}");
+    answer["value"].clone()
 }
 
 impl Drop for Browser {
     fn drop(&mut self) {
+        // The browser ends with its session, the driver by itself does not end it.
+        let _ = end_session(self.address, &self.session);
         let _ = self.driver.kill();
         let _ = self.driver.wait();
     }
+}
+
+fn end_session(address: SocketAddr, session: &str) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write!(stream, "DELETE /session/{session} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+    stream.read_to_end(&mut Vec::new()).map(drop)
 }
