@@ -39,13 +39,14 @@ const plain = { read: "reads", write: "writes", readwrite: "reads and writes", a
 
 function matrix(table) {
   const roles = new Map(table.roles.map(role => [role.role, role]));
+  const columns = [...new Set([...roles.keys(), ...table.users.flatMap(user => user.roles)])];
   const may = (user) => {
     const found = new Set(user.roles.map(name => allows(roles.get(name) || { role: name, keys: [], data: [] }, state.plane, state.space, state.key)).filter(Boolean).flatMap(access => access === "readwrite" ? ["read", "write"] : [access]));
     return found.size === 2 ? "readwrite" : [...found][0] || "";
   };
   return h("div", { className: "scroll" }, h("table", { className: "matrix" },
-    h("thead", null, h("tr", null, h("th", { scope: "col" }, "User"), table.roles.map(role => h("th", { scope: "col", key: role.role }, role.role)), state.key && h("th", { scope: "col" }, `on ${state.key}`))),
-    h("tbody", null, table.users.map(user => h("tr", { key: user.user }, h("th", { scope: "row" }, user.user), table.roles.map(role => h("td", { className: "mid" }, user.roles.includes(role.role) ? h("span", { className: "yes", role: "img", "aria-label": "has this role" }, "●") : "")), state.key && h("td", null, may(user) ? badge(plain[may(user)], "good") : badge("nothing", "")))))));
+    h("thead", null, h("tr", null, h("th", { scope: "col" }, "User"), columns.map(role => h("th", { scope: "col", className: "mid", key: role }, role)), state.key && h("th", { scope: "col" }, `on ${state.key}`))),
+    h("tbody", null, table.users.map(user => h("tr", { key: user.user }, h("th", { scope: "row" }, user.user), columns.map(role => h("td", { className: "mid" }, user.roles.includes(role) ? h("span", { className: "yes", role: "img", "aria-label": "has this role" }, "●") : "")), state.key && h("td", null, may(user) ? badge(plain[may(user)], "good") : badge("nothing", "")))))));
 }
 
 function roleRows(role) {

@@ -84,7 +84,7 @@ async function edit(redraw) {
 
 async function remove(redraw) {
   const values = await ask({ title: `Delete ${nameOf(state.key)}`, text: ["The key is deleted if it has not changed since it was shown. Watches see the deletion; its past stays readable until the next compaction."], action: "Delete", danger: true });
-  if (values && await attempt(() => del("/v1/coord/key", { ...queryOf(state.key), mod_revision: state.found.mod_revision }), "Deleted")) { await refresh(redraw); load(redraw); }
+  if (values && await attempt(() => del("/v1/coord/key", { ...queryOf(state.key), mod_revision: state.found.mod_revision }), "Deleted")) { state.found = null; redraw(); load(redraw); }
 }
 
 async function create(redraw) {

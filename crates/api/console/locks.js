@@ -27,7 +27,7 @@ async function look(name, redraw) {
 
 function lockPanel(redraw) {
   const lock = state.found;
-  return panel(state.open, { id: "lock", data: lock, className: "detail", body: () => lock.error ? errorNote(lock.error) : h("div", null,
+  return panel(state.open, { id: "lock", data: lock, className: "detail", body: () => lock.error ? errorNote(lock.error) : lock.holder === null ? h("p", { className: "empty" }, "No client holds this lock or waits for it.") : h("div", null,
     facts([["Holder", lock.holder], ["Since", lock.since_ms ? h("span", null, time(lock.since_ms), ` (${age(lock.since_ms)})`) : "not known"], ["Token", number(lock.token)], ["Ends in", `${duration(Math.max(0, lock.remaining_ttl_ms - (Date.now() - lock.readAt)))} unless renewed`], ["Lease", mono(lock.lease)], lock.metadata ? ["Metadata", lock.metadata] : null]),
     h("h3", null, "Queue"),
     table("queue", [
@@ -51,7 +51,7 @@ export const page = {
       h("div", { className: "tools", key: "tools" }, h("input", { type: "search", placeholder: "Filter by name or holder", "aria-label": "Filter", value: state.filter, oninput: event => { state.filter = event.target.value; redraw(); } }),
         data && h("span", { className: "quiet" }, `${number(data.count)} ${data.count === 1 ? "lock" : "locks"}, ${number(data.waiters)} waiting${data.hidden ? `, ${data.hidden} hidden from this user` : ""}`)),
       panel("Locks", {
-        id: "locks", data, error: live.errors.locks, live, empty: found => found.count ? null : "No client holds a lock. `althing lock NAME` takes one.",
+        id: "locks", data, error: live.errors.locks, live, empty: found => found.count ? null : "No client holds a lock. `althing lock NAME` takes one. A lock that was made by other means than the lock API is found by its name.",
         body: () => table("locks", [
           { title: "Lock", sort: lock => lock.name, cell: lock => h("button", { type: "button", className: "name", onclick: () => look(lock.name, redraw) }, mono(lock.name)) },
           { title: "Holder", sort: lock => lock.holder, cell: lock => lock.holder },

@@ -33,14 +33,14 @@ async function disarm() {
 export const page = {
   name: "maintenance", title: "Maintenance", topics: ["cluster"],
   enter({ redraw, session }) { load(redraw, session); },
-  render({ live, redraw }) {
+  render({ live, session, redraw }) {
     const { cluster } = live.documents;
     const nodes = cluster ? nodesOf(cluster) : [];
     const n = (node, name) => (node.numbers || {})[name];
     const versions = [...new Set(nodes.map(node => node.version).filter(Boolean))];
     const settings = state.settings && state.settings.settings.filter(setting => (state.all || !setting.is_default) && `${setting.name} ${setting.meaning}`.includes(state.filter));
     return [
-      panel("Space", { id: "space", data: cluster, error: live.errors.cluster, live, actions: [button("Compact …", () => compact(cluster)), button("Hand leadership over …", () => handOver(cluster)), cluster && cluster.alarms.length ? button("Clear alarms …", disarm, { className: "danger" }) : null], body: () => table("space", [
+      panel("Space", { id: "space", data: cluster, error: live.errors.cluster, live, actions: !session.root ? [] : [button("Compact …", () => compact(cluster)), button("Hand leadership over …", () => handOver(cluster)), cluster && cluster.alarms.length ? button("Clear alarms …", disarm, { className: "danger" }) : null], body: () => table("space", [
         { title: "Node", cell: node => h("strong", null, node.name) },
         { title: "Keys in use", cell: node => n(node, "quota_bytes") ? meter(n(node, "stored_bytes") / n(node, "quota_bytes"), `${bytes(n(node, "stored_bytes"))} of ${bytes(n(node, "quota_bytes"))} (${percent(100 * n(node, "stored_bytes") / n(node, "quota_bytes"))})`) : `${bytes(n(node, "stored_bytes"))}, no quota` },
         { title: "Store file", className: "num", cell: node => bytes(n(node, "store_bytes")) },

@@ -7,8 +7,9 @@ use super::request_head::{WholeBody, parse_json};
 use super::{Rest, json};
 use crate::audit;
 use axum::extract::{FromRequestParts, State};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use base::Code;
 use coord::{Access, AuthCommand, AuthReply, DataAccess, DataPermission, Permission};
 use serde::Deserialize;
@@ -65,8 +66,14 @@ pub async fn login(State(rest): State<Rest>, WholeBody(body): WholeBody) -> Resu
     if rest.handle().is_data_only() {
         return Err(Code::PasswordNotHere.into());
     }
-    let (_, token) = rest.handle().authenticate(user.clone(), password).await?;
-    Ok(json(&object!({ "user": user, "token": token })))
+    match rest.handle().authenticate(user.clone(), password).await {
+        Ok((_, token)) => Ok(json(&object!({ "user": user, "token": token }))),
+        Err(code @ (Code::AuthFailed | Code::NoPasswordUser)) => {
+            let body = Refusal::new(code, "the name or the password is wrong").body();
+            Ok((StatusCode::UNAUTHORIZED, axum::Json(body)).into_response())
+        }
+        Err(code) => Err(code.into()),
+    }
 }
 
 /// `GET /v1/access`: every user and role, with the permissions of both planes.

@@ -22,6 +22,8 @@ use std::sync::Arc;
 
 const BEARER: &str = "Bearer ";
 const BASIC: &str = "Basic ";
+/// By this a browser says whether a page or its user makes a request.
+const FETCH_MODE: &str = "sec-fetch-mode";
 
 /// What a route demands of its caller while auth is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,12 +90,20 @@ pub async fn check(State(guarded): State<GuardState>, request: Request, next: Ne
         return next.run(request).await;
     };
     let (mut parts, body) = request.into_parts();
+    let is_of_a_script = parts.headers.get(FETCH_MODE).is_some_and(|mode| mode != "navigate");
     match admit(&rest, &mut parts, need).await {
         Ok(caller) => {
             parts.extensions.insert(caller);
             next.run(Request::from_parts(parts, body)).await
         }
-        Err(code) => refuse(code),
+        Err(code) => {
+            let mut response = refuse(code);
+            // A browser would ask its user for a password, over the head of the page.
+            if is_of_a_script {
+                response.headers_mut().remove(WWW_AUTHENTICATE);
+            }
+            response
+        }
     }
 }
 

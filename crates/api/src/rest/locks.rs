@@ -66,16 +66,16 @@ pub async fn listed(rest: &Rest, prefix: &str, page: &str, limit: usize) -> Resu
     }))
 }
 
-/// `GET /v1/lock`: one lock with its queue.
+/// `GET /v1/lock`: one lock with its queue; without a holder if it is free.
 pub async fn get(rest: Rest, RawQuery(query): RawQuery) -> Result<Response, Refusal> {
     let query = Query::parse(query.as_deref().unwrap_or(""))?;
     query.only(&["name"])?;
     let name = name_of(&query)?;
     let handle = rest.coord().await?;
-    let (_, lock) = lock_view::inspect(&handle, name).await?;
-    let lock =
-        lock.ok_or_else(|| Refusal::new(Code::KeyAbsent, "no client holds this lock or waits for it"))?;
-    Ok(json(&render(&lock)))
+    let (_, lock) = lock_view::inspect(&handle, name.clone()).await?;
+    let free =
+        || object!({ "name": String::from_utf8_lossy(&name), "holder": null, "token": null, "queue": [] });
+    Ok(json(&lock.as_ref().map_or_else(free, render)))
 }
 
 /// `DELETE /v1/lock`: takes one client's place away, if it is still the one with this token. Its holder's writes with that

@@ -216,7 +216,7 @@ fn with_auth_on_the_console_asks_for_a_login_and_says_what_it_hides() {
     browser.run(&login("root", "rpw"));
     browser.until_says("1 of 1 member healthy");
     open(&browser, &place, "access");
-    browser.until_says("reads and writes");
+    browser.until_says("reader");
     assert_eq!(browser.log(), Vec::<String>::new());
     assert_eq!(browser.run("return document.cookie + localStorage.length + sessionStorage.length"), "00");
     browser.picture("access-auth");

@@ -580,8 +580,8 @@ pub const OPERATIONS: &[ApiOperation] = &[
     ApiOperation {
         params: &["name"],
         answers: &[(200, "Lock")],
-        refusals: &[400, 404, 503],
-        ..operation("get", "/v1/lock", "coordination", "Shows one lock")
+        refusals: &[400, 503],
+        ..operation("get", "/v1/lock", "coordination", "Shows one lock; without a holder if it is free")
     },
     ApiOperation {
         params: &["name", "key", "token"],
