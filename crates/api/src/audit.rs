@@ -342,6 +342,7 @@ pub fn class_of_rest(method: &axum::http::Method, path: &str) -> AuditClass {
     match method.as_str() {
         "GET" | "HEAD" => AuditClass::Read,
         "POST" if path.ends_with("/data/batch/read") => AuditClass::Read,
+        "POST" if path == "/v1/session" => AuditClass::Login,
         _ => AuditClass::Change,
     }
 }

@@ -8,6 +8,7 @@ mod browsers;
 mod clients;
 mod conn;
 mod connections;
+mod console;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod gateway;
@@ -28,6 +29,7 @@ pub use acceptor::Listener;
 pub use browsers::BrowserSettings;
 pub use connections::{BEYOND_LIMIT_MAX, ConnectionLimits};
 pub use limits::ClientLimits;
+pub use rest::ShownSetting;
 pub use serve::{Error, Port, RestSettings, ServeSettings, Tls, serve, serve_probes};
 pub use workers::serve_rest;
 

@@ -3,12 +3,16 @@
 //! HTTP requests go in, requests to the mesh come out, its replies go back as JSON or bytes. An answer never says
 //! more than the mesh has said: a write that too few have acknowledged is indeterminate.
 
+mod access;
 mod batch;
 mod clock;
+mod cluster;
 mod conflicts;
+mod coord;
 mod crdt;
 mod data;
 mod date;
+mod events;
 mod explain;
 pub mod fast_path;
 mod guard;
@@ -17,6 +21,8 @@ mod home;
 mod identity;
 mod inspect;
 mod json_text;
+mod locks;
+mod maintenance;
 mod namespace_cache;
 mod namespaces;
 mod openapi;
@@ -39,11 +45,13 @@ mod write;
 
 pub use fast_path::{Client, RestFastPath};
 pub use identity::ClientIdentity;
+pub use maintenance::ShownSetting;
 pub use openapi::document as openapi_document;
 pub use refusal::describe_code;
 
 use crate::audit;
 use crate::connections::Connections;
+use crate::console;
 use crate::http;
 use crate::inspect::Inspector;
 use crate::serve::RestSettings;
@@ -64,6 +72,7 @@ use server::{DataCaller, Handle, MeshHandle};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -80,6 +89,8 @@ struct RestShared {
     settings: RestSettings,
     served_from: HeaderValue,
     inspector: Inspector,
+    /// Becomes true when the process stops.
+    stopping: watch::Receiver<bool>,
 }
 
 impl Rest {
@@ -88,12 +99,13 @@ impl Rest {
         mesh: MeshHandle,
         settings: RestSettings,
         connections: Arc<Connections>,
+        stopping: watch::Receiver<bool>,
     ) -> Rest {
         let inspector = Inspector { handle: handle.clone(), connections };
         let spaces = NamespaceCache::new(&settings.region);
         let served_from = HeaderValue::try_from(&settings.region);
         let served_from = served_from.unwrap_or(HeaderValue::from_static("unnamed"));
-        let shared = RestShared { handle, mesh, spaces, settings, served_from, inspector };
+        let shared = RestShared { handle, mesh, spaces, settings, served_from, inspector, stopping };
         Rest { shared: Arc::new(shared), caller: None }
     }
 
@@ -230,6 +242,7 @@ pub fn router(rest: Rest, views: http::HttpState) -> Router {
         .layer(limit)
         .with_state(rest)
         .merge(page::router())
+        .merge(console::router())
         .merge(http::router(views))
         .method_not_allowed_fallback(async || wrong_method())
         .fallback(async || unknown_path())
@@ -241,7 +254,7 @@ fn wrong_method() -> Response {
 }
 
 fn unknown_path() -> Response {
-    let message = "nothing is served here; /openapi.json lists every path, /swagger-ui/ lets you try them";
+    let message = "nothing is served here; /openapi.json lists every path, /api-docs lets you try them";
     let mut body = Refusal::new(Code::BadRequest, message).body();
     body.insert("error".to_owned(), "unknown_path".into());
     (axum::http::StatusCode::NOT_FOUND, axum::Json(body)).into_response()

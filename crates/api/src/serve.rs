@@ -28,7 +28,7 @@ use crate::leader_hint;
 use crate::limits::ClientLimits;
 use crate::metrics::ApiMetrics;
 use crate::request_budget::RequestBudget;
-use crate::rest::{self, Rest, RestFastPath};
+use crate::rest::{self, Rest, RestFastPath, ShownSetting};
 use axum::Router;
 use axum::routing::post;
 use base::limits::GRPC_OVERHEAD_BYTES;
@@ -113,6 +113,8 @@ pub struct RestSettings {
     pub value_bytes_max: usize,
     /// Where clients reach this API.
     pub advertise: String,
+    /// What the node runs with, for people to read.
+    pub shown: Vec<ShownSetting>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -200,13 +202,14 @@ pub fn rest_context(
     metrics: Arc<ApiMetrics>,
     tls: Option<Tls>,
     (request_budget, browsers): (Arc<RequestBudget>, Arc<BrowserGuard>),
+    stopping: Receiver<bool>,
 ) -> ConnContext {
     let connections = metrics.connections.clone();
     let views = http::HttpState { handle: handle.clone(), metrics, tls: tls.clone() };
     let (mesh, postman) = handle.mesh().in_worker(lane);
     tokio::spawn(postman);
     let users = Some(handle.clone());
-    let rest = Rest::new(handle, mesh, settings, connections);
+    let rest = Rest::new(handle, mesh, settings, connections, stopping);
     let rest_fast_path = Some(RestFastPath::new(rest.clone(), request_budget.clone(), browsers.clone()));
     let router = rest::router(rest, views);
     ConnContext {

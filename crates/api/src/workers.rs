@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use tokio::runtime::Builder;
+use tokio::sync::watch;
 
 /// One core in two is for these workers; the others are for peers, disks and clients of the other API.
 const CORES_PER_WORKER: usize = 2;
@@ -79,7 +80,13 @@ fn serve_lane(
         let listener = AsyncListener::Tcp(tokio::net::TcpListener::from_std(port.listener)?);
         let acceptor = Acceptor::open(listener, port.limits.connections, metrics.traffic.clone());
         let shared = (port.limits.request_budget, port.browsers);
-        let shared = rest_context(handle, lane, settings, metrics, port.tls, shared);
+        // Streams of events never end by themselves.
+        let (stop, stopping) = watch::channel(false);
+        let shutdown = async move {
+            shutdown.await;
+            stop.send_replace(true);
+        };
+        let shared = rest_context(handle, lane, settings, metrics, port.tls, shared, stopping);
         conn::serve(shared, acceptor, shutdown).await
     });
     runtime.shutdown_timeout(Duration::ZERO);

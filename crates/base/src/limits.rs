@@ -80,6 +80,8 @@ pub const LEASE_EXPIRIES_PER_SECOND_MAX: u64 = 7_500;
 pub const LEASES_ENDING_MAX: usize = 10_000;
 /// Lease events that wait for one stream; one that falls behind further ends.
 pub const LEASE_EVENTS_WAITING_MAX: usize = 4_096;
+/// Streams that keep pages up to date (`/v1/events`), for the whole process.
+pub const EVENT_STREAMS_MAX: usize = 256;
 /// Leases that one keep-alive stream holds for as long as it is connected.
 pub const LEASES_HELD_MAX: usize = 1_024;
 /// Answers that are kept of one session's requests.

@@ -109,6 +109,7 @@ async fn run_until_signal(checked: CheckedConfig) -> Result<(), Error> {
             }
             _ => checked.advertise_http,
         },
+        shown: checked.shown,
     };
 
     let peer_ports = bind_peers(&checked.more_peer_addrs)?;

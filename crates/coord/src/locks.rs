@@ -8,6 +8,7 @@ use base::limits::LOCK_CALLS_MAX;
 use base::{Revision, Table};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 #[derive(Debug, Default)]
 pub struct Locks {
@@ -131,6 +132,11 @@ impl Locks {
     /// Every place that has one, in key order.
     pub fn claims(&self) -> impl Iterator<Item = (&Bytes, &LockClaim)> {
         self.claims.by_key.iter()
+    }
+
+    /// The same from this key on.
+    pub fn claims_from(&self, start: &[u8]) -> impl Iterator<Item = (&Bytes, &LockClaim)> {
+        self.claims.by_key.range::<[u8], _>((Bound::Included(start), Bound::Unbounded))
     }
 
     pub fn fence(&self, resource: &[u8]) -> Option<&Fence> {

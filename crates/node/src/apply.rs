@@ -21,6 +21,7 @@ use crate::reads::{Read, ReadBatch};
 use crate::timeline::Timeline;
 use base::mutant::{Mutant, planted};
 use base::{Boot, Code, Index, Instant, NodeId, Position, ReadView, ReplyToken, Revision, Term};
+use bytes::Bytes;
 use coord::reply::Reply;
 use coord::request::Request;
 use coord::watch::{self, Hub};
@@ -500,6 +501,12 @@ impl Apply {
     /// The client behind a place in the queue of a lock, as far as this member knows.
     pub fn claim(&self, key: &[u8]) -> Option<&LockClaim> {
         self.state.claim(key)
+    }
+
+    /// Keys of taken positions in the queues of locks, of those that begin so, in their order.
+    pub fn lock_places(&self, prefix: &[u8], limit: usize) -> Vec<Bytes> {
+        let claims = self.state.locks().claims_from(prefix);
+        claims.map(|(key, _)| key).take_while(|key| key.starts_with(prefix)).take(limit).cloned().collect()
     }
 
     pub fn applied(&self) -> Position {

@@ -58,6 +58,12 @@ pub(crate) enum ApplyMessage {
         keys: Vec<Bytes>,
         asker: oneshot::Sender<Vec<Option<LockClaim>>>,
     },
+    /// Which positions in the queues of locks are taken, of those whose keys begin so?
+    LockPlaces {
+        prefix: Bytes,
+        limit: usize,
+        asker: oneshot::Sender<Vec<Bytes>>,
+    },
     /// May this caller do this with leases?
     CheckLeases {
         caller: Caller,
@@ -183,6 +189,10 @@ impl ApplyLoop {
                 ApplyMessage::LockWait { id, wait, listener } => self.begin_wait(now, id, wait, listener),
                 ApplyMessage::LockEnd(id) => self.end_wait(now, id),
                 ApplyMessage::Claims { keys, asker } => self.reply_claims(&keys, asker),
+                ApplyMessage::LockPlaces { prefix, limit, asker } => {
+                    // The caller may have gone away.
+                    let _ = asker.send(self.machine.lock_places(&prefix, limit));
+                }
                 ApplyMessage::CheckLeases { caller, need, asker } => {
                     // The caller may have gone away.
                     let _ = asker.send(self.machine.check_leases(&caller, need));

@@ -18,6 +18,7 @@ use crate::metrics::Metrics;
 use crate::peer::SharedPeerAuth;
 use crate::queue::Queue;
 use crate::status::SharedStatus;
+use crate::telemetry::Telemetry;
 use crate::waiters::{Priority, ReplyRoute, Waiters};
 use crate::{apply, backup, consensus, storage};
 use base::Instant;
@@ -46,6 +47,8 @@ pub(crate) struct Core {
     pub waiters: Waiters,
     pub status: SharedStatus,
     pub metrics: Metrics,
+    /// Samples and events of the last hour.
+    pub telemetry: Telemetry,
     pub members: MemberDirectory,
     /// The documents of the cluster.
     pub documents: DocumentCache,
@@ -100,6 +103,7 @@ impl Core {
             waiters: Waiters::default(),
             status: SharedStatus::default(),
             metrics,
+            telemetry: Telemetry::new(),
             members,
             documents: DocumentCache::default(),
             auth: AuthState::new(config.auth.clone(), data_only),

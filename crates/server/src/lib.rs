@@ -50,6 +50,7 @@ mod snapshot;
 mod space;
 mod status;
 mod storage;
+mod telemetry;
 mod thread;
 mod waiters;
 mod watch;
@@ -84,4 +85,7 @@ pub use reply_inbox::ReplyInbox;
 pub use secure::{PeerPortHandle, PeerPortStatus, SecureError};
 pub use server::Server;
 pub use status::{Identity, Status};
+pub use telemetry::{
+    NodeEvent, NodeReport, NodeSeries, PeerRoundTrip, ReportedNode, SERIES, Series, SeriesUnit,
+};
 pub use watch::{WatchRequests, WatchResponses};

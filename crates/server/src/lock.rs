@@ -149,6 +149,14 @@ impl LockHandle<'_> {
         claims.await.map_err(|_| Code::Stopped)
     }
 
+    /// Keys of taken positions in queues that begin so, in their order, as far as this member knows. Only clients that lock
+    /// by the lock API are found.
+    pub async fn lock_places(&self, prefix: Bytes, limit: usize) -> Result<Vec<Bytes>, Code> {
+        let (asker, places) = oneshot::channel();
+        self.shared.core.apply.queue.push(ApplyMessage::LockPlaces { prefix, limit, asker });
+        places.await.map_err(|_| Code::Stopped)
+    }
+
     /// Proposes until the command is applied, across leader changes; only the end of this member ends it.
     async fn propose_until_applied(self, command: Command) -> Result<Reply, Code> {
         loop {

@@ -20,7 +20,7 @@ use crate::peer::{self, OnQuestion, OnRoundTrip, PeerAuth, PeerAuthStage, Peers,
 use crate::snapshot::SnapshotStreams;
 use crate::status::Identity;
 use crate::thread::Thread;
-use crate::{apply, identity, mesh, post, storage};
+use crate::{apply, identity, mesh, post, storage, telemetry};
 use base::limits::{
     APPEND_BYTES_SOFT, GRPC_OVERHEAD_BYTES, RANGE_WHOLE_BYTES_MAX, SNAPSHOT_CHUNK_BYTES,
     WATCH_BATCH_BYTES_SOFT, WATCH_BATCH_REVISIONS, WATCHES_PER_STREAM_MAX,
@@ -64,6 +64,7 @@ pub struct Server {
     drain_timeout: Duration,
     /// Until the end.
     threads: Option<Threads>,
+    telemetry: Option<Thread>,
     _lock: Box<dyn DirLock>,
 }
 
@@ -177,8 +178,19 @@ impl Server {
         asked.get_or_init(|| handle.clone());
         let threads =
             Threads::start(&core, &peers, member, mesh_files, cluster, &config).map_err(Error::Thread)?;
+        let (observed, observer) = (core.clone(), handle.clone());
+        let telemetry =
+            Thread::spawn("telemetry", move || observed.telemetry.run(&observer)).map_err(Error::Thread)?;
         let drain_timeout = config.drain_timeout;
-        Ok(Server { handle, core, peers, drain_timeout, threads: Some(threads), _lock: lock })
+        Ok(Server {
+            handle,
+            core,
+            peers,
+            drain_timeout,
+            threads: Some(threads),
+            telemetry: Some(telemetry),
+            _lock: lock,
+        })
     }
 
     pub fn handle(&self) -> Handle {
@@ -221,6 +233,8 @@ impl Server {
     fn end(&mut self, end: ShutdownMode) {
         let Some(threads) = self.threads.take() else { return };
         self.core.draining.store(true, Ordering::Relaxed);
+        self.core.telemetry.stop();
+        self.telemetry.take().into_iter().for_each(Thread::join);
         self.core.mesh.discovery.close();
         threads.scout.join();
         self.core.mesh.actor.queue.close();
@@ -420,6 +434,9 @@ fn answer_questions(handle: Arc<OnceLock<Handle>>) -> OnQuestion {
     Arc::new(move |question, asker| match handle.get() {
         Some(handle) if mesh_node::is_region_question(&question) => {
             region_discovery::answer(handle, question, asker)
+        }
+        Some(handle) if telemetry::is_status_question(&question) => {
+            telemetry::answer(handle, &question, asker)
         }
         Some(handle) => join::answer(handle, question, asker),
         None => Bytes::new(),

@@ -31,13 +31,22 @@ pub async fn list(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
         None => listed(&rest, after, limit).await?,
         Some(key) => of_key(&rest, key, after, limit).await?,
     };
-    let shown: Vec<Value> = found.iter().map(|conflict| render(&rest, conflict)).collect();
+    Ok(json(&page_of(&rest, &ConflictPage { conflicts: found, next, missing })))
+}
+
+/// The first page, for a stream of events.
+pub async fn first_page(rest: &Rest, limit: usize) -> Result<Value, Refusal> {
+    Ok(page_of(rest, &listed(rest, None, limit).await?))
+}
+
+fn page_of(rest: &Rest, ConflictPage { conflicts: found, next, missing }: &ConflictPage) -> Value {
+    let shown: Vec<Value> = found.iter().map(|conflict| render(rest, conflict)).collect();
     let missing: Vec<String> = missing.iter().map(|node| format!("{:x}", node.0)).collect();
-    Ok(json(&object!({
+    object!({
         "conflicts": shown,
-        "next_page": next.map(|next| name_of(&next)),
+        "next_page": next.as_ref().map(|next| name_of(next)),
         "nodes_missing": missing,
-    })))
+    })
 }
 
 /// Those of one key after a position, within a bounded number of pages; the next request continues there.

@@ -23,6 +23,8 @@ use std::sync::Arc;
 
 const BEARER: &str = "Bearer ";
 const BASIC: &str = "Basic ";
+/// By this a browser says whether a page or its user makes a request.
+const FETCH_MODE: &str = "sec-fetch-mode";
 
 /// What a route demands of its caller while auth is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +50,10 @@ pub enum RouteAccess {
     ReadConflicts,
     /// Both on the key of the conflict.
     RestoreConflict,
+    /// Permissions of the coordination store, which checks them itself.
+    CoordRead,
+    CoordWrite,
+    CoordReadAndWrite,
 }
 
 impl RouteAccess {
@@ -63,6 +69,9 @@ impl RouteAccess {
             RouteAccess::Write => "write on the keys",
             RouteAccess::ReadAndWrite | RouteAccess::RestoreConflict => "read and write on the key",
             RouteAccess::ReadOrWrite => "read or write on each key",
+            RouteAccess::CoordRead => "read on the keys in the coordination store",
+            RouteAccess::CoordWrite => "write on the keys in the coordination store",
+            RouteAccess::CoordReadAndWrite => "read and write on the keys in the coordination store",
         }
     }
 }
@@ -82,12 +91,20 @@ pub async fn check(State(guarded): State<GuardState>, request: Request, next: Ne
         return next.run(request).await;
     };
     let (mut parts, body) = request.into_parts();
+    let is_of_a_script = parts.headers.get(FETCH_MODE).is_some_and(|mode| mode != "navigate");
     match admit(&rest, &mut parts, need).await {
         Ok(caller) => {
             parts.extensions.insert(caller);
             next.run(Request::from_parts(parts, body)).await
         }
-        Err(code) => refuse(code),
+        Err(code) => {
+            let mut response = refuse(code);
+            // A browser would ask its user for a password, over the head of the page.
+            if is_of_a_script {
+                response.headers_mut().remove(WWW_AUTHENTICATE);
+            }
+            response
+        }
     }
 }
 
@@ -102,9 +119,13 @@ async fn admit(rest: &Rest, parts: &mut Parts, need: RouteAccess) -> Result<Arc<
     let caller = caller_of(rest.handle(), authorization).await?;
     let rights = caller.rights();
     let permitted = match need {
-        RouteAccess::Open | RouteAccess::User | RouteAccess::ReadConflicts | RouteAccess::RestoreConflict => {
-            true
-        }
+        RouteAccess::Open
+        | RouteAccess::User
+        | RouteAccess::ReadConflicts
+        | RouteAccess::RestoreConflict
+        | RouteAccess::CoordRead
+        | RouteAccess::CoordWrite
+        | RouteAccess::CoordReadAndWrite => true,
         RouteAccess::Root => rights.is_root(),
         RouteAccess::Admin => rights.may_all(DataVerb::Admin, space_of(rest, parts).await),
         RouteAccess::Member

@@ -23,7 +23,7 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
 
 pub fn router() -> Router {
     Router::new()
-        .route("/", get(async || Redirect::temporary("/swagger-ui/")))
+        .route("/api-docs", get(page))
         .route("/swagger-ui", get(async || Redirect::temporary("/swagger-ui/")))
         .route("/swagger-ui/", get(page))
         .route("/swagger-ui/index.html", get(page))

@@ -25,10 +25,14 @@ struct RegionBody {
 }
 
 pub async fn list(rest: Rest) -> Result<Response, Refusal> {
+    Ok(json(&document(&rest)))
+}
+
+pub fn document(rest: &Rest) -> Value {
     let (version, all) = rest.mesh().regions();
     let status = rest.mesh().status();
     let machine = status.machine.as_ref();
-    Ok(json(&object!({
+    object!({
         "region": rest.region(),
         "node": rest.handle().identity().name,
         "version": version,
@@ -37,7 +41,7 @@ pub async fn list(rest: Rest) -> Result<Response, Refusal> {
             "first": machine.log_begins + 1, "last": machine.log_ends, "bytes": machine.log_bytes,
         })),
         "regions": all.iter().map(render).collect::<Vec<_>>(),
-    })))
+    })
 }
 
 pub async fn get(rest: Rest, Path(name): Path<String>) -> Result<Response, Refusal> {

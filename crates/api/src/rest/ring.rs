@@ -18,7 +18,7 @@ impl Rest {
     }
 
     /// The node that is called so, by its number or its name.
-    fn node_called(&self, called: &str) -> Result<NodeId, Refusal> {
+    pub fn node_called(&self, called: &str) -> Result<NodeId, Refusal> {
         let topology = self.mesh().topology();
         let names = self.node_names();
         let number = u64::from_str_radix(called, 16).ok().map(NodeId);
@@ -50,6 +50,10 @@ fn on_its_way(node: NodeId, status: &str) -> Response {
 }
 
 pub async fn get(rest: Rest) -> Result<Response, Refusal> {
+    Ok(json(&document(&rest)))
+}
+
+pub fn document(rest: &Rest) -> Value {
     let topology = rest.mesh().topology();
     let status = rest.mesh().status();
     let copies =
@@ -80,7 +84,7 @@ pub async fn get(rest: Rest) -> Result<Response, Refusal> {
     });
     let members: Vec<Value> = members.collect();
     let moving = status.moving;
-    Ok(json(&object!({
+    object!({
         "region": rest.region(),
         "node": rest.handle().identity().name,
         "http": rest.advertised(),
@@ -108,7 +112,7 @@ pub async fn get(rest: Rest) -> Result<Response, Refusal> {
         },
         "store_bytes": status.store_bytes,
         "log_bytes": status.log_bytes,
-    })))
+    })
 }
 
 fn machine(status: &MachineStatus) -> Value {

@@ -4,8 +4,8 @@
 
 use super::guard::RouteAccess;
 use super::{
-    Rest, batch, conflicts, crdt, data, handlers, home, inspect, namespaces, openapi, range, regions, ring,
-    select, store,
+    Rest, access, batch, cluster, conflicts, coord, crdt, data, events, handlers, home, inspect, locks, maintenance,
+    namespaces, openapi, range, regions, ring, select, store,
 };
 use axum::handler::Handler;
 use axum::routing::MethodRouter;
@@ -80,7 +80,8 @@ impl Route {
 const NAMED: &str = "/v1/namespaces/{ns}";
 
 pub fn all() -> Vec<Route> {
-    use RouteAccess::{Admin, Member, Open, ReadConflicts, RestoreConflict, Root, User};
+    use RouteAccess::{Admin, CoordRead, CoordReadAndWrite, CoordWrite, Member, Open};
+    use RouteAccess::{ReadConflicts, RestoreConflict, Root, User};
     let mut routes = vec![
         Route::at("/v1/namespaces").get(User, namespaces::list),
         Route::at("/v1/namespaces/{ns}")
@@ -106,7 +107,24 @@ pub fn all() -> Vec<Route> {
         Route::at("/v1/clients").get(Root, inspect::clients),
         Route::at("/v1/watches").get(Root, inspect::watches),
         Route::at("/v1/leases").get(Root, inspect::leases),
-        Route::at("/v1/compaction").get(Root, inspect::compaction),
+        Route::at("/v1/cluster").get(User, cluster::get),
+        Route::at("/v1/cluster/events").get(User, cluster::events),
+        Route::at("/v1/cluster/metrics").get(User, cluster::metrics),
+        Route::at("/v1/events").get(User, events::get),
+        Route::at("/v1/coord/keys").get(CoordRead, coord::list),
+        Route::at("/v1/coord/key")
+            .get(CoordRead, coord::get)
+            .put(CoordWrite, coord::put)
+            .delete(CoordWrite, coord::delete),
+        Route::at("/v1/coord/history").get(CoordRead, coord::history),
+        Route::at("/v1/locks").get(User, locks::list),
+        Route::at("/v1/lock").get(CoordRead, locks::get).delete(CoordReadAndWrite, locks::remove),
+        Route::at("/v1/session").get(Open, access::session).post(Open, access::login),
+        Route::at("/v1/access").get(Root, access::table),
+        Route::at("/v1/settings").get(Root, maintenance::settings),
+        Route::at("/v1/compaction").get(Root, inspect::compaction).post(Root, maintenance::compact),
+        Route::at("/v1/alarms").delete(Root, maintenance::clear_alarms),
+        Route::at("/v1/leader").put(Root, maintenance::move_leader),
         Route::at("/openapi.json").get(Open, openapi::get),
     ];
     for (base, make) in [

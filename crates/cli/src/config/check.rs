@@ -3,6 +3,7 @@
 //! each with the value, its source, and the correct form.
 
 use crate::config::gather::NONE;
+use crate::config::print;
 use crate::config::security;
 use crate::config::setting::{Id, Kind};
 use crate::config::tls::{self, ClientTls};
@@ -55,6 +56,8 @@ pub struct CheckedConfig {
     pub log_outputs: Vec<Output>,
     /// To be logged once the log runs.
     pub warnings: Vec<String>,
+    /// Every setting, for people to read.
+    pub shown: Vec<api::ShownSetting>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,6 +265,7 @@ fn assemble(values: &Values) -> CheckedConfig {
         log_format: LogFormat::parse(values.text(Id::LogFormat)),
         log_outputs: vec![Output::Stderr],
         warnings: vec![],
+        shown: print::shown(values),
     }
 }
 

@@ -2,8 +2,27 @@
 //! The text is valid TOML and, given back as a file, configures the same member.
 
 use crate::config::setting::{Id, Kind};
-use crate::config::values::Values;
+use crate::config::values::{Origin, Values};
 use std::fmt::Write;
+
+/// Instead of a value that lets its reader into the cluster.
+const HIDDEN: &str = "(not shown)";
+
+/// The same for a page of the console; what is secret is not in it.
+pub fn shown(values: &Values) -> Vec<api::ShownSetting> {
+    let show = |id: &Id| {
+        let (setting, value) = (id.setting(), values.get(*id));
+        let is_hidden = *id == Id::JoinToken && !value.text.is_empty();
+        api::ShownSetting {
+            name: setting.name,
+            value: if is_hidden { HIDDEN.to_owned() } else { value.text.clone() },
+            origin: value.origin.to_string(),
+            is_default: matches!(value.origin, Origin::Default | Origin::Derived),
+            meaning: setting.meaning,
+        }
+    };
+    Id::ALL.iter().map(show).collect()
+}
 
 pub fn print(values: &Values) -> String {
     let mut text = String::from(

@@ -4,7 +4,7 @@ use super::{code, table};
 use serde_json::Value;
 
 const HEAD: &str = "\
-Served on `http-addr` (8080). A running node describes itself at `/openapi.json` and lets you try each request at `/swagger-ui/`. Each \
+Served on `http-addr` (8080). A running node describes itself at `/openapi.json` and lets you try each request at `/api-docs`. Each \
 path of `store`, `data` and `crdt` exists a second time below `/v1/namespaces/{ns}/`. The [guide](../guide/data.md) explains the words, \
 [Errors](errors.md) lists what a refusal can say, [permissions](../permissions.md) what each path needs while auth is on.\n";
 

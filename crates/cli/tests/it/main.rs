@@ -13,6 +13,7 @@ mod client;
 mod cluster;
 mod compaction;
 mod config;
+mod console;
 mod crowds;
 mod data_auth;
 mod deadlines;

@@ -489,6 +489,9 @@ fn expected(path: &str, method: &str, permission: &str) -> Option<[bool; 4]> {
         "read on the keys" | "read or write on each key" => {
             of([true, false, true, false], [true, true, false, false])
         }
+        "read on the keys in the coordination store" => [true, false, true, false],
+        "write on the keys in the coordination store" => [false, true, true, false],
+        "read and write on the keys in the coordination store" => [false, false, true, false],
         "write on the keys" => of([false, true, true, false], [false, true, false, false]),
         "read and write on the key" => of([false, false, true, false], [false, true, false, false]),
         other => panic!("{other} is a permission that the test does not know"),
@@ -507,6 +510,7 @@ fn body_of(path: &str, method: &str, key: &str) -> String {
         }
         (_, path) if path.ends_with("/store/keys") || path.ends_with("/store/key") => entry,
         (_, path) if path.contains("/crdt/") => String::new(),
+        (_, "/v1/coord/key") => r#"{"value":"1"}"#.to_owned(),
         // What changes the cluster is malformed: who may is told that.
         (_, path) if !path.contains("/data/") && !path.contains("/store/") => "{".to_owned(),
         _ => r#"{"value":1}"#.to_owned(),
@@ -540,7 +544,15 @@ fn every_path_is_for_those_who_have_its_permission() {
         let path = if pattern.ends_with("/store/key") && method != "PUT" {
             format!("{path}?key={key}")
         } else {
-            path
+            match pattern {
+                "/v1/coord/keys" => format!("{path}?prefix=a1"),
+                "/v1/coord/key" | "/v1/coord/history" => format!("{path}?key=a1"),
+                "/v1/lock" if method == "GET" => format!("{path}?name=a1"),
+                "/v1/lock" => format!("{path}?name=a1&key=a1/9&token=1"),
+                // A page of its own, which ends with the connection.
+                "/v1/events" => format!("{path}?topics=no-such"),
+                _ => path,
+            }
         };
         let body = body_of(pattern, method, key);
         let may = expected(pattern, method, permission);
@@ -560,6 +572,9 @@ fn every_path_is_for_those_who_have_its_permission() {
                 let status = call(place, &given, method, &path, &body).status;
                 expect(stranger, if may.is_none() { "served" } else { "unknown" }, status);
             }
+            // A node without the coordination store sends every caller that it knows to a member.
+            let is_elsewhere = name == "node" && permission.ends_with("in the coordination store");
+            let may = if is_elsewhere { Some([true; 4]) } else { may };
             for (user, may) in ["reader", "writer", "admin", "other"].iter().zip(may.unwrap_or([true; 4])) {
                 // The namespace stays for the rows that follow.
                 let is_last = method == "DELETE" && pattern == "/v1/namespaces/{ns}" && may;

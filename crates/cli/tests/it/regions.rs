@@ -5,7 +5,7 @@
 mod cable;
 mod homes;
 mod load;
-mod world;
+pub mod world;
 
 use crate::process::until;
 use load::{Client, Ledger};

@@ -89,6 +89,10 @@ pub fn schemas() -> Map<String, Value> {
             "region": "eu-west", "prefix": "eu/", "lease_ms": 10_000, "epoch": 2,
         })),
         "Script": schema(&["script"], object!({ "script": "larger(left, right)" })),
+        "CoordPut": schema(&[], object!({ "value": "text", "mod_revision": 17, "lease": "694d81a" })),
+        "Login": schema(&["user", "password"], object!({ "user": "ann", "password": "…" })),
+        "CompactWanted": schema(&["revision"], object!({ "revision": 100 })),
+        "LeaderWanted": schema(&["node"], object!({ "node": "n2" })),
         "Wanted": schema(&[], object!({ "n": 3, "default_type": "lww_register", "conflict_policy": "LWW" })),
     });
     let answers = object!({
@@ -177,6 +181,35 @@ pub fn schemas() -> Map<String, Value> {
                 "needs": [{ "member": "9f3a", "revision": 41_000 }], "silent": [],
             },
         })),
+        "Cluster": schema(&["summary", "nodes"], object!({
+            "cluster": "9f3a", "region": "eu-west", "node": "1a2b", "leader": "1a2b", "term": 3, "revision": 4711,
+            "healthy": true, "summary": "3 of 3 members healthy, leader n1, no alarms", "guarantees": [], "alarms": [],
+            "nodes": {},
+        })),
+        "Events": schema(&["events"], object!({ "events": [
+            { "at_ms": 1_737_541_800_045_u64, "node": "n1", "kind": "leader", "text": "n2 leads since term 3" },
+        ] })),
+        "Samples": schema(&["node", "series", "samples"], object!({ "node": "1a2b", "series": [], "samples": {} })),
+        "CoordKeys": schema(&["revision", "folders", "keys"], object!({
+            "revision": 4711, "count": 2, "folders": [{ "prefix": "app/", "count": 1 }], "keys": [], "next_page": null,
+        })),
+        "CoordKey": schema(&["mod_revision"], object!({
+            "key": "app/config", "value": "text", "value_bytes": 4, "create_revision": 3, "mod_revision": 17,
+            "version": 2, "lease": null, "revision": 4711,
+        })),
+        "CoordHistory": schema(&["changes", "more"], object!({ "changes": [], "more": false, "compact_revision": 0 })),
+        "Changed": schema(&["status"], object!({ "status": "ok", "revision": 4712 })),
+        "Lock": schema(&["name", "token", "queue"], object!({
+            "name": "jobs/42", "key": "jobs/42/694d81a", "holder": "worker-1", "lease": "694d81a", "token": 17,
+            "remaining_ttl_ms": 9_000, "queue": [],
+        })),
+        "Locks": schema(&["locks", "count"], object!({
+            "locks": [], "count": 0, "waiters": 0, "hidden": 0, "next_page": null,
+        })),
+        "Session": schema(&["auth"], object!({ "auth": true, "user": "ann", "root": false })),
+        "Token": schema(&["user", "token"], object!({ "user": "ann", "token": "…" })),
+        "AccessTable": schema(&["users", "roles"], object!({ "auth": true, "users": [], "roles": [] })),
+        "Settings": schema(&["settings"], object!({ "node": "n1", "settings": [] })),
         "Document": object!({ "type": "object" }),
     });
     let refusals = object!({

@@ -27,7 +27,7 @@ impl ApiOperation {
     }
 }
 
-pub const TAGS: [(&str, &str); 9] = [
+pub const TAGS: [(&str, &str); 12] = [
     ("store", "Keys and values"),
     ("data", "Keys and values with consistency levels, versions and conditions"),
     ("crdt", "Counters, sets, registers and exact numbers that merge"),
@@ -35,8 +35,11 @@ pub const TAGS: [(&str, &str); 9] = [
     ("handlers", "How custom values merge: built-in handlers and scripts"),
     ("conflicts", "Writes that lost, and how to bring them back"),
     ("regions", "Other clusters that hold the same data: how far each is, and which there are"),
-    ("cluster", "The ring of nodes"),
     ("inspect", "Clients, watches, leases, and what delays compaction"),
+    ("cluster", "The ring of nodes, how each node is, and what happened"),
+    ("coordination", "Keys and locks of the coordination store"),
+    ("access", "Who asks, and who may do what"),
+    ("maintenance", "What operators do by hand"),
 ];
 
 const READ: &[u16] = &[400, 404, 410, 413, 429, 503];
@@ -505,6 +508,164 @@ pub const OPERATIONS: &[ApiOperation] = &[
     ApiOperation {
         answers: &[(200, "Compaction")],
         ..operation("get", "/v1/compaction", "inspect", "How far the past is compacted, and what delays more")
+    },
+    ApiOperation {
+        answers: &[(200, "Cluster")],
+        refusals: &[503],
+        ..operation(
+            "get",
+            "/v1/cluster",
+            "cluster",
+            "Every node at a glance, alarms, and what callers can rely on",
+        )
+    },
+    ApiOperation {
+        answers: &[(200, "Events")],
+        refusals: &[503],
+        ..operation(
+            "get",
+            "/v1/cluster/events",
+            "cluster",
+            "What happened lately on any node: elections, connections, the ring, regions, alarms, refused logins",
+        )
+    },
+    ApiOperation {
+        params: &["node"],
+        answers: &[(200, "Samples")],
+        refusals: &[400, 404, 503],
+        ..operation(
+            "get",
+            "/v1/cluster/metrics",
+            "cluster",
+            "The last hour of one node, a sample every 5 seconds",
+        )
+    },
+    ApiOperation {
+        params: &["topics"],
+        answers: &[(200, "Document")],
+        refusals: &[400, 429],
+        ..operation(
+            "get",
+            "/v1/events",
+            "cluster",
+            "A stream of server-sent events: documents of this API, whole first and then as JSON Merge Patch",
+        )
+    },
+    ApiOperation {
+        params: &["prefix", "delimiter", "limit", "page"],
+        answers: &[(200, "CoordKeys")],
+        refusals: &[400, 503],
+        ..operation(
+            "get",
+            "/v1/coord/keys",
+            "coordination",
+            "Lists keys of the coordination store below a prefix, with a delimiter as folders",
+        )
+    },
+    ApiOperation {
+        params: &["key", "key_base64", "revision"],
+        answers: &[(200, "CoordKey")],
+        refusals: &[400, 404, 503],
+        ..operation("get", "/v1/coord/key", "coordination", "Reads a key of the coordination store")
+    },
+    ApiOperation {
+        params: &["key", "key_base64"],
+        body: Some("CoordPut"),
+        answers: &[(200, "Changed")],
+        refusals: &[400, 409, 413, 503, 507],
+        ..operation(
+            "put",
+            "/v1/coord/key",
+            "coordination",
+            "Puts a key of the coordination store, with mod_revision only if it is as the writer has seen it",
+        )
+    },
+    ApiOperation {
+        params: &["key", "key_base64", "mod_revision"],
+        answers: &[(200, "Changed")],
+        refusals: &[400, 409, 503],
+        ..operation("delete", "/v1/coord/key", "coordination", "Deletes a key of the coordination store")
+    },
+    ApiOperation {
+        params: &["key", "key_base64", "limit"],
+        answers: &[(200, "CoordHistory")],
+        refusals: &[400, 503],
+        ..operation("get", "/v1/coord/history", "coordination", "What is still known of a key's past")
+    },
+    ApiOperation {
+        params: &["prefix", "limit", "page"],
+        answers: &[(200, "Locks")],
+        refusals: &[400, 503],
+        ..operation("get", "/v1/locks", "coordination", "Lists locks with holder, token and queue")
+    },
+    ApiOperation {
+        params: &["name"],
+        answers: &[(200, "Lock")],
+        refusals: &[400, 503],
+        ..operation("get", "/v1/lock", "coordination", "Shows one lock; without a holder if it is free")
+    },
+    ApiOperation {
+        params: &["name", "key", "token"],
+        answers: &[(200, "Changed")],
+        refusals: &[400, 409, 503],
+        ..operation(
+            "delete",
+            "/v1/lock",
+            "coordination",
+            "Takes the place of one client away: of the holder, so that the next client gets the lock, or of a waiter",
+        )
+    },
+    ApiOperation {
+        answers: &[(200, "Session")],
+        ..operation(
+            "get",
+            "/v1/session",
+            "access",
+            "Whether callers must say who they are, and who this one is",
+        )
+    },
+    ApiOperation {
+        body: Some("Login"),
+        answers: &[(200, "Token")],
+        refusals: &[400, 401, 429, 503],
+        ..operation("post", "/v1/session", "access", "A token for the name and the password of a user")
+    },
+    ApiOperation {
+        answers: &[(200, "AccessTable")],
+        refusals: &[503],
+        ..operation("get", "/v1/access", "access", "Users, roles, and their permissions of both planes")
+    },
+    ApiOperation {
+        answers: &[(200, "Settings")],
+        refusals: &[503],
+        ..operation(
+            "get",
+            "/v1/settings",
+            "maintenance",
+            "The settings of this node, and where each came from",
+        )
+    },
+    ApiOperation {
+        body: Some("CompactWanted"),
+        answers: &[(200, "Changed")],
+        refusals: &[400, 503],
+        ..operation("post", "/v1/compaction", "maintenance", "Forgets the past of all keys before a revision")
+    },
+    ApiOperation {
+        answers: &[(200, "Changed")],
+        refusals: &[503],
+        ..operation("delete", "/v1/alarms", "maintenance", "Clears all alarms")
+    },
+    ApiOperation {
+        body: Some("LeaderWanted"),
+        answers: &[(200, "Changed")],
+        refusals: &[400, 404, 503],
+        ..operation(
+            "put",
+            "/v1/leader",
+            "maintenance",
+            "Hands leadership to a member; only the leader does that",
+        )
     },
     ApiOperation {
         answers: &[(200, "Document")],

@@ -4,7 +4,7 @@
 use serde_json::{Value, json as object};
 
 /// Name, schema, meaning.
-const PARAMS: [(&str, Kind, &str); 37] = [
+const PARAMS: [(&str, Kind, &str); 45] = [
     ("{key}", Kind::Text, "The key, percent-encoded; slashes may stand as they are"),
     ("{ns}", Kind::Text, "The namespace"),
     ("{region}", Kind::Text, "The name of another region"),
@@ -52,6 +52,14 @@ const PARAMS: [(&str, Kind, &str); 37] = [
     ("start", Kind::Text, "The first key, included"),
     ("end", Kind::Text, "The key behind the last one, not included"),
     ("prefix", Kind::Text, "All keys that begin so, instead of start and end"),
+    ("delimiter", Kind::Text, "What folders end with, as `/`; without one, keys are listed as they are"),
+    ("key_base64", Kind::Text, "The key in base64, if it is no text"),
+    ("revision", Kind::Number, "The revision to read at; now if not given"),
+    ("mod_revision", Kind::Number, "Only if the key is at this revision; 0 for a key that is not there"),
+    ("name", Kind::Text, "The name of the lock"),
+    ("token", Kind::Number, "The fencing token of the place"),
+    ("node", Kind::Text, "A node: its number in hexadecimal, or its name; the one that answers if not given"),
+    ("topics", Kind::Text, "cluster, events, ring, regions, locks, conflicts, separated by commas"),
     ("limit", Kind::Number, "The most entries of a page, up to 1000"),
     ("client", Kind::Number, "Only watches of this client, by the id that /v1/clients shows"),
     ("after", Kind::Text, "Only leases with larger ids than this one, in hexadecimal"),

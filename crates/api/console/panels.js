@@ -1,0 +1,71 @@
+// The parts that every page is made of: panels with their states, tables, badges, facts.
+
+import { h } from "./dom.js";
+import { age } from "./format.js";
+
+// A panel shows what `body` makes of its data, or why there is none: loading, empty, stale, error, hidden.
+export function panel(title, { id, data, error, live, empty, actions, body, hint, className } = {}) {
+  const isStale = live && live.isStale;
+  const state = error ? "error" : data === undefined ? "loading" : isStale ? "stale" : "ready";
+  const shown = error ? errorNote(error)
+    : data === undefined ? h("div", { className: "skeleton", role: "status" }, h("span", { className: "quiet" }, "Loading …"))
+      : empty && empty(data) ? h("p", { className: "empty" }, empty(data)) : body(data);
+  return h("section", { className: `panel ${className || ""} ${state}`, key: id || title, id: id && `panel-${id}`, "data-state": state, "aria-busy": state === "loading" ? "true" : undefined },
+    h("header", null, h("h2", null, title), hint && h("span", { className: "quiet" }, hint),
+      isStale && h("span", { className: "badge warn" }, `last heard ${age(live.heardAt)}`),
+      h("span", { className: "grow" }), actions || []),
+    h("div", { className: "inside" }, shown));
+}
+
+export function errorNote(error) {
+  const isHidden = error.status === 403 || error.error === "permission_denied" || error.word === "permission_denied";
+  return h("p", { className: isHidden ? "empty" : "trouble", role: isHidden ? undefined : "alert" },
+    isHidden ? `Hidden: ${error.message}` : error.message || String(error));
+}
+
+export const badge = (text, kind) => h("span", { className: `badge ${kind || ""}` }, text);
+export const nodesOf = cluster => Object.entries(cluster.nodes).map(([id, node]) => ({ id, ...node })).sort((left, right) => left.name < right.name ? -1 : 1);
+export const mono = (text, props) => h("code", props || null, text);
+export const link = (href, ...children) => h("a", { href }, ...children);
+export const button = (label, onclick, props) => h("button", { type: "button", onclick, ...props }, label);
+
+export function facts(pairs) {
+  return h("dl", { className: "facts" }, pairs.filter(Boolean).map(([name, value]) =>
+    h("div", { key: name }, h("dt", null, name), h("dd", null, value === undefined || value === null ? "–" : value))));
+}
+
+const orders = new Map();
+
+// Columns: { title, cell(row), sort(row), className }. A title that is clicked sorts by it.
+export function table(name, columns, rows, { key, onRow, label, redraw } = {}) {
+  const order = orders.get(name);
+  const sorted = order === undefined ? rows : [...rows].sort((left, right) => compare(columns[order.column].sort, left, right) * order.sign);
+  const sortBy = column => () => {
+    const before = orders.get(name);
+    orders.set(name, { column, sign: before && before.column === column ? -before.sign : 1 });
+    if (redraw) redraw();
+  };
+  const head = (column, nth) => {
+    const sorting = order && order.column === nth ? (order.sign > 0 ? "ascending" : "descending") : undefined;
+    return h("th", { scope: "col", className: column.className, "aria-sort": sorting },
+      column.sort && redraw ? h("button", { type: "button", className: "sort", onclick: sortBy(nth) }, column.title) : column.title);
+  };
+  const row = (item, nth) => h("tr", {
+    key: key ? key(item) : nth, className: onRow ? "open" : undefined, onclick: onRow && (event => { if (!event.target.closest("a,button,input")) onRow(item); }),
+  }, columns.map(column => h("td", { className: column.className }, column.cell(item))));
+  return h("div", { className: "scroll", tabindex: "0", role: "region", "aria-label": label || name },
+    h("table", null, h("thead", null, h("tr", null, columns.map(head))), h("tbody", null, sorted.map(row))));
+}
+
+function compare(by, left, right) {
+  const [one, other] = [by(left), by(right)];
+  return one === other ? 0 : one === null || one === undefined ? 1 : other === null || other === undefined ? -1 : one < other ? -1 : 1;
+}
+
+export function meter(share, label) {
+  const bounded = Math.max(0, Math.min(1, share || 0));
+  return h("span", { className: `meter ${bounded > 0.9 ? "bad" : bounded > 0.75 ? "warn" : ""}`, title: label, role: "img", "aria-label": label },
+    h("meter", { min: "0", max: "1", low: "0.75", high: "0.9", optimum: "0", value: bounded }), label);
+}
+
+export const more = (page, onclick) => page ? h("p", { className: "more" }, button("Show more", onclick)) : null;

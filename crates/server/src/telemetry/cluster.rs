@@ -1,0 +1,258 @@
+//! Reports of every node of the cluster: this node asks the others on the peer port, and answers when it is asked.
+//! Nodes are asked only while a client wants to know, at most every two seconds, each on a blocking thread and with a
+//! deadline. Of a node that does not answer, the last report stays, with its age.
+
+use super::report::NodeReport;
+use super::{SERIES, now_ms};
+use crate::handle::Handle;
+use crate::members::host_and_port;
+use crate::peer::{QuestionSender, question};
+use base::NodeId;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tls::PeerClaim;
+use tokio::sync::Mutex;
+
+/// The first byte of a question for a report. Join requests begin with 1 and 3, those of regions with 2.
+const STATUS_QUESTION: u8 = 4;
+/// What of a report is wanted.
+const SHORT: u8 = 0;
+const WITH_SERIES: u8 = 1;
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// For how long reports are taken as they are.
+const FRESH_FOR: Duration = Duration::from_millis(1_900);
+/// A node that cannot answer such questions, being of an older release, is left alone for so long.
+const UNABLE_FOR: Duration = Duration::from_secs(300);
+/// Samples of a short report: five minutes.
+const SHORT_SAMPLES: usize = 60;
+const HOUR_SAMPLES: usize = 720;
+/// The series of a short report.
+const SHORT_SERIES: [&str; 6] = [
+    "puts_per_second",
+    "ranges_per_second",
+    "data_writes_per_second",
+    "data_reads_per_second",
+    "cpu_percent",
+    "fsync_p99_ms",
+];
+const EVENTS_TOLD: usize = 50;
+
+/// A node, and its last report.
+#[derive(Clone, Debug)]
+pub struct ReportedNode {
+    pub id: NodeId,
+    /// None if it has never answered.
+    pub report: Option<Arc<NodeReport>>,
+    /// When the report came, in milliseconds since 1970.
+    pub reported_ms: u64,
+    /// Why there is no newer one.
+    pub trouble: Option<String>,
+}
+
+/// What the others have reported.
+#[derive(Default)]
+pub(crate) struct OtherNodes {
+    known: Mutex<KnownReports>,
+}
+
+#[derive(Default)]
+struct KnownReports {
+    asked: Option<Instant>,
+    by_node: BTreeMap<NodeId, KnownNode>,
+}
+
+#[derive(Clone, Default)]
+struct KnownNode {
+    report: Option<Arc<NodeReport>>,
+    reported_ms: u64,
+    trouble: Option<String>,
+    unable_until: Option<Instant>,
+}
+
+pub(crate) fn is_status_question(question: &[u8]) -> bool {
+    question.first() == Some(&STATUS_QUESTION)
+}
+
+/// What a node of the same cluster is told.
+pub(crate) fn answer(handle: &Handle, question: &[u8], asker: &QuestionSender<'_>) -> Bytes {
+    if !asker.may_be(PeerClaim::Peer) {
+        return Bytes::new();
+    }
+    let report =
+        if question.get(1) == Some(&WITH_SERIES) { handle.report_with_hour() } else { handle.report() };
+    report.encode().into()
+}
+
+impl Handle {
+    /// What this node says of itself, with the last minutes.
+    pub fn report(&self) -> NodeReport {
+        let wanted = |series: &super::Series| SHORT_SERIES.contains(&series.name);
+        let series = self.core().telemetry.series(SHORT_SAMPLES, wanted);
+        NodeReport { series, ..self.report_without_series() }
+    }
+
+    /// The same with every series of the last hour.
+    pub fn report_with_hour(&self) -> NodeReport {
+        let series = self.core().telemetry.series(HOUR_SAMPLES, |_| true);
+        NodeReport { series, ..self.report_without_series() }
+    }
+
+    fn report_without_series(&self) -> NodeReport {
+        let telemetry = &self.core().telemetry;
+        let (status, mesh) = (self.status(), self.mesh().status());
+        let role = match () {
+            () if self.is_data_only() => "data",
+            () if status.is_leader => "leader",
+            () if self.is_learner() => "learner",
+            () => "follower",
+        };
+        let texts = [
+            ("name", self.identity().name.clone()),
+            ("version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("region", self.core().mesh.region.clone()),
+            ("role", role.to_owned()),
+            ("leader", status.leader.map(|leader| format!("{:x}", leader.0)).unwrap_or_default()),
+        ];
+        let flag = |is: bool| if is { 1.0 } else { 0.0 };
+        let numbers = [
+            ("started_ms", telemetry.started_ms as f64),
+            ("term", status.term.0 as f64),
+            ("committed", status.committed.0 as f64),
+            ("applied", status.applied.0 as f64),
+            ("revision", status.revision.0 as f64),
+            ("compacted", status.compacted.0 as f64),
+            ("keys", status.keys as f64),
+            ("stored_bytes", status.stored_bytes as f64),
+            ("quota_bytes", status.quota_bytes as f64),
+            ("wal_bytes", status.wal_bytes as f64),
+            ("no_space", flag(status.no_space)),
+            ("in_doubt", flag(status.in_doubt)),
+            ("watches", status.watches.watches as f64),
+            ("watch_streams", status.watches.streams as f64),
+            ("watches_behind", status.watches.behind as f64),
+            ("peer_port_open", flag(self.has_open_peer_port())),
+            ("data_store_bytes", mesh.store_bytes as f64),
+            ("data_log_bytes", mesh.log_bytes as f64),
+            ("data_serving", flag(mesh.machine.as_ref().is_some_and(|machine| machine.is_serving))),
+            ("data_conflicts", mesh.counts.conflicts as f64),
+            ("data_repaired", mesh.counts.repaired as f64),
+            ("data_hinted", mesh.counts.hinted as f64),
+            ("data_lag_ms", self.mesh().lag_ms() as f64),
+        ];
+        let mut events = telemetry.events();
+        events.drain(..events.len().saturating_sub(EVENTS_TOLD));
+        let numbers = numbers.into_iter().map(|(name, number)| (name.to_owned(), number));
+        NodeReport {
+            texts: texts.into_iter().map(|(name, text)| (name.to_owned(), text)).collect(),
+            numbers: numbers.chain(telemetry.latest()).collect(),
+            round_trips: telemetry.round_trips(),
+            series: Default::default(),
+            events,
+        }
+    }
+
+    /// Nodes with an open stream to this one.
+    pub fn connected_nodes(&self) -> Vec<NodeId> {
+        let Some(peers) = self.shared.peers.upgrade() else { return Vec::new() };
+        let others = self.core().members.others();
+        others.into_iter().map(|(id, _)| id).filter(|id| peers.connected(*id)).collect()
+    }
+
+    pub fn disk_free_bytes(&self) -> u64 {
+        self.core().status.measures().free_bytes
+    }
+
+    /// Every node of the cluster, this one first.
+    pub async fn cluster_reports(&self) -> Vec<ReportedNode> {
+        let mut known = self.core().telemetry.others.known.lock().await;
+        if known.asked.is_none_or(|asked| asked.elapsed() > FRESH_FOR) {
+            self.refresh(&mut known).await;
+            known.asked = Some(Instant::now());
+        }
+        let own = ReportedNode {
+            id: self.identity().member,
+            report: Some(Arc::new(self.report())),
+            reported_ms: now_ms(),
+            trouble: None,
+        };
+        let others = known.by_node.iter().map(|(id, node)| ReportedNode {
+            id: *id,
+            report: node.report.clone(),
+            reported_ms: node.reported_ms,
+            trouble: node.trouble.clone(),
+        });
+        std::iter::once(own).chain(others).collect()
+    }
+
+    async fn refresh(&self, known: &mut KnownReports) {
+        let others: BTreeMap<NodeId, String> = self.core().members.others().into_iter().collect();
+        known.by_node.retain(|id, _| others.contains_key(id));
+        let now = Instant::now();
+        let mut asked = Vec::new();
+        for (id, address) in others {
+            let node = known.by_node.entry(id).or_default();
+            if node.unable_until.is_none_or(|until| until <= now) {
+                asked.push((id, self.ask_report(id, address, SHORT)));
+            }
+        }
+        for (id, answer) in asked {
+            let node = known.by_node.entry(id).or_default();
+            match answer.await {
+                Ok(report) => {
+                    *node = KnownNode {
+                        report: Some(Arc::new(report)),
+                        reported_ms: now_ms(),
+                        ..KnownNode::default()
+                    };
+                }
+                Err(ReportError::Unable) => {
+                    node.unable_until = Some(now + UNABLE_FOR);
+                    node.trouble = Some("its release tells nothing of itself".to_owned());
+                }
+                Err(ReportError::Unreachable(why)) => node.trouble = Some(why),
+            }
+        }
+    }
+
+    /// One node with the samples of the last hour; none if no node has this id.
+    pub async fn hour_of(&self, id: NodeId) -> Option<Result<NodeReport, String>> {
+        if id == self.identity().member {
+            return Some(Ok(self.report_with_hour()));
+        }
+        let address = self.core().members.others().into_iter().find(|(other, _)| *other == id)?.1;
+        Some(self.ask_report(id, address, WITH_SERIES).await.map_err(|error| match error {
+            ReportError::Unable => "its release tells nothing of itself".to_owned(),
+            ReportError::Unreachable(why) => why,
+        }))
+    }
+
+    /// Begins at once, on a thread of its own.
+    fn ask_report(
+        &self,
+        id: NodeId,
+        address: String,
+        kind: u8,
+    ) -> impl Future<Output = Result<NodeReport, ReportError>> + use<> {
+        let security = self.core().security.now();
+        let asking = tokio::task::spawn_blocking(move || {
+            let place = host_and_port(&address).to_owned();
+            let dial = || security.dial(PeerClaim::Member { id: id.0, address: &place }, &place);
+            question::ask(&place, &[STATUS_QUESTION, kind], ANSWER_TIMEOUT, dial)
+        });
+        async move {
+            let answer = asking.await.map_err(|_| ReportError::Unreachable("this node stops".to_owned()))?;
+            let bytes = answer.map_err(|error| ReportError::Unreachable(error.to_string()))?;
+            NodeReport::decode(bytes).ok_or(ReportError::Unable)
+        }
+    }
+}
+
+enum ReportError {
+    /// It answers, but not this question.
+    Unable,
+    Unreachable(String),
+}
+
+const _: () = assert!(SHORT_SERIES.len() <= SERIES.len());
