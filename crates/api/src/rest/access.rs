@@ -11,7 +11,10 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use base::Code;
-use coord::{Access, AuthCommand, AuthReply, DataAccess, DataPermission, Permission};
+use coord::call::{
+    AuthCall, AuthNames, DataPermissionsOfRole, ListRoles, ListUsers, PermissionsOfRole, RolesOfUser,
+};
+use coord::{Access, DataAccess, DataPermission, Permission};
 use serde::Deserialize;
 use serde_json::{Map, Value, json as object};
 use server::{Handle, IdentifiedBy};
@@ -36,7 +39,7 @@ impl FromRequestParts<Rest> for GivenAuthorization {
 /// `GET /v1/session`: whether callers must say who they are, and who this one is.
 pub async fn session(State(rest): State<Rest>, GivenAuthorization(given): GivenAuthorization) -> Response {
     let handle = rest.handle();
-    let is_auth_on = handle.is_auth_on();
+    let is_auth_on = handle.auth().is_on();
     let caller =
         if is_auth_on && !given.is_empty() { guard::caller_of(handle, &given).await.ok() } else { None };
     let may_all = !is_auth_on || caller.as_ref().is_some_and(|caller| caller.rights().is_root());
@@ -66,8 +69,8 @@ pub async fn login(State(rest): State<Rest>, WholeBody(body): WholeBody) -> Resu
     if rest.handle().is_data_only() {
         return Err(Code::PasswordNotHere.into());
     }
-    match rest.handle().authenticate(user.clone(), password).await {
-        Ok((_, token)) => Ok(json(&object!({ "user": user, "token": token }))),
+    match rest.handle().auth().authenticate(user.clone(), password).await {
+        Ok(reply) => Ok(json(&object!({ "user": user, "token": reply.body.0 }))),
         Err(code @ (Code::AuthFailed | Code::NoPasswordUser)) => {
             let body = Refusal::new(code, "the name or the password is wrong").body();
             Ok((StatusCode::UNAUTHORIZED, axum::Json(body)).into_response())
@@ -79,39 +82,28 @@ pub async fn login(State(rest): State<Rest>, WholeBody(body): WholeBody) -> Resu
 /// `GET /v1/access`: every user and role, with the permissions of both planes.
 pub async fn table(rest: Rest) -> Result<Response, Refusal> {
     let handle = rest.coord().await?;
-    let (AuthReply::Users(users), AuthReply::Roles(roles)) =
-        (ask(&handle, AuthCommand::UserList).await?, ask(&handle, AuthCommand::RoleList).await?)
-    else {
-        unreachable!("lists are answered by lists")
-    };
+    let AuthNames(users) = ask(&handle, ListUsers).await?;
+    let AuthNames(roles) = ask(&handle, ListRoles).await?;
     let mut shown_users = Vec::new();
     for user in users {
-        if let AuthReply::Roles(roles) = ask(&handle, AuthCommand::UserGet { user: user.clone() }).await? {
-            shown_users.push(object!({ "user": user, "roles": roles }));
-        }
+        let AuthNames(roles) = ask(&handle, RolesOfUser(user.clone())).await?;
+        shown_users.push(object!({ "user": user, "roles": roles }));
     }
     let mut shown_roles = Vec::new();
     for role in roles {
-        let AuthReply::Permissions(keys) = ask(&handle, AuthCommand::RoleGet { role: role.clone() }).await?
-        else {
-            continue;
-        };
-        let AuthReply::DataPermissions(data) =
-            ask(&handle, AuthCommand::RoleData { role: role.clone() }).await?
-        else {
-            continue;
-        };
+        let keys = ask(&handle, PermissionsOfRole(role.clone())).await?;
+        let data = ask(&handle, DataPermissionsOfRole(role.clone())).await?;
         shown_roles.push(object!({
             "role": role,
             "keys": keys.iter().map(of_keys).collect::<Vec<_>>(),
             "data": data.iter().map(of_data).collect::<Vec<_>>(),
         }));
     }
-    Ok(json(&object!({ "auth": handle.is_auth_on(), "users": shown_users, "roles": shown_roles })))
+    Ok(json(&object!({ "auth": handle.auth().is_on(), "users": shown_users, "roles": shown_roles })))
 }
 
-async fn ask(handle: &Handle, command: AuthCommand) -> Result<AuthReply, Refusal> {
-    Ok(handle.auth(command).await?.1)
+async fn ask<C: AuthCall>(handle: &Handle, call: C) -> Result<C::Reply, Refusal> {
+    Ok(handle.auth().run(call).await?.body)
 }
 
 fn of_keys(permission: &Permission) -> Value {
