@@ -352,7 +352,7 @@ impl<'a> AuthHandle<'a> {
         if self.auth_state().hashing.matches_hash(now, source, password.to_owned(), known, patience).await? {
             Ok(())
         } else {
-            self.shared.core.telemetry.count_refused_login();
+            self.handle.core().telemetry.count_refused_login();
             Err(refusal)
         }
     }

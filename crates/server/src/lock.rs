@@ -151,9 +151,9 @@ impl LockHandle<'_> {
 
     /// Keys of taken positions in queues that begin so, in their order, as far as this member knows. Only clients that lock
     /// by the lock API are found.
-    pub async fn lock_places(&self, prefix: Bytes, limit: usize) -> Result<Vec<Bytes>, Code> {
+    pub async fn places(self, prefix: Bytes, limit: usize) -> Result<Vec<Bytes>, Code> {
         let (asker, places) = oneshot::channel();
-        self.shared.core.apply.queue.push(ApplyMessage::LockPlaces { prefix, limit, asker });
+        self.handle.shared.core.apply.queue.push(ApplyMessage::LockPlaces { prefix, limit, asker });
         places.await.map_err(|_| Code::Stopped)
     }
 

@@ -4,8 +4,8 @@
 
 use super::guard::RouteAccess;
 use super::{
-    Rest, access, batch, cluster, conflicts, coord, crdt, data, events, handlers, home, inspect, locks, maintenance,
-    namespaces, openapi, range, regions, ring, select, store,
+    Rest, access, batch, cluster, conflicts, coord, crdt, data, events, handlers, home, inspect, locks,
+    maintenance, namespaces, openapi, range, regions, ring, select, store,
 };
 use axum::handler::Handler;
 use axum::routing::MethodRouter;
