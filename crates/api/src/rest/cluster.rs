@@ -8,7 +8,7 @@ use axum::extract::RawQuery;
 use axum::response::Response;
 use base::{Code, NodeId};
 use coord::{Alarm, AlarmKind, AlarmOrigin};
-use mesh::topology::MemberState;
+use mesh::MemberState;
 use serde_json::{Map, Value, json as object};
 use server::{NodeReport, NodeSeries, ReportedNode, SERIES};
 use std::collections::BTreeMap;

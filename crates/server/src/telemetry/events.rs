@@ -4,7 +4,7 @@
 use crate::handle::Handle;
 use base::{NodeId, Term};
 use coord::AlarmKind;
-use mesh::topology::MemberState;
+use mesh::MemberState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The last so many are kept.
