@@ -11,13 +11,11 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use base::Code;
-use coord::call::{
-    AuthCall, AuthNames, DataPermissionsOfRole, ListRoles, ListUsers, PermissionsOfRole, RolesOfUser,
-};
+use coord::call::{DataPermissionsOfRole, ListRoles, ListUsers, PermissionsOfRole, RolesOfUser};
 use coord::{Access, DataAccess, DataPermission, Permission};
 use serde::Deserialize;
 use serde_json::{Map, Value, json as object};
-use server::{Handle, IdentifiedBy};
+use server::IdentifiedBy;
 use std::convert::Infallible;
 
 use super::coord::put_bytes;
@@ -82,17 +80,17 @@ pub async fn login(State(rest): State<Rest>, WholeBody(body): WholeBody) -> Resu
 /// `GET /v1/access`: every user and role, with the permissions of both planes.
 pub async fn table(rest: Rest) -> Result<Response, Refusal> {
     let handle = rest.coord().await?;
-    let AuthNames(users) = ask(&handle, ListUsers).await?;
-    let AuthNames(roles) = ask(&handle, ListRoles).await?;
+    let users = handle.auth().run(ListUsers).await?.body.0;
+    let roles = handle.auth().run(ListRoles).await?.body.0;
     let mut shown_users = Vec::new();
     for user in users {
-        let AuthNames(roles) = ask(&handle, RolesOfUser(user.clone())).await?;
+        let roles = handle.auth().run(RolesOfUser(user.clone())).await?.body.0;
         shown_users.push(object!({ "user": user, "roles": roles }));
     }
     let mut shown_roles = Vec::new();
     for role in roles {
-        let keys = ask(&handle, PermissionsOfRole(role.clone())).await?;
-        let data = ask(&handle, DataPermissionsOfRole(role.clone())).await?;
+        let keys = handle.auth().run(PermissionsOfRole(role.clone())).await?.body;
+        let data = handle.auth().run(DataPermissionsOfRole(role.clone())).await?.body;
         shown_roles.push(object!({
             "role": role,
             "keys": keys.iter().map(of_keys).collect::<Vec<_>>(),
@@ -100,10 +98,6 @@ pub async fn table(rest: Rest) -> Result<Response, Refusal> {
         }));
     }
     Ok(json(&object!({ "auth": handle.auth().is_on(), "users": shown_users, "roles": shown_roles })))
-}
-
-async fn ask<C: AuthCall>(handle: &Handle, call: C) -> Result<C::Reply, Refusal> {
-    Ok(handle.auth().run(call).await?.body)
 }
 
 fn of_keys(permission: &Permission) -> Value {

@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use coord::PastChange;
 use coord::call::Call;
-use coord::reply::{Body, KeyValue, RangeReply, Reply};
+use coord::reply::{Body, KeyValue, RangeReply};
 use coord::request::{Compare, Delete, Put, Range, Relation, Request, Target, Txn};
 use serde::Deserialize;
 use serde_json::{Map, Value, json as object};
@@ -145,8 +145,8 @@ async fn range(
 }
 
 async fn ranged(handle: &Handle, range: Range) -> Result<(Revision, RangeReply), Refusal> {
-    let Reply { revision, body } = handle.kv().submit(range).await?;
-    Ok((revision, body))
+    let reply = handle.kv().submit(range).await?;
+    Ok((reply.revision, reply.body))
 }
 
 /// `GET /v1/coord/key`: one key, now or at a revision.
@@ -224,13 +224,13 @@ async fn change(
         success: vec![call.into_request()],
         failure: vec![Request::Range(Range::of(keys))],
     };
-    let Reply { revision, body: reply } = handle.kv().submit(txn).await?;
-    if reply.succeeded {
-        return Ok(json(&object!({ "status": "ok", "revision": revision.0 })));
+    let reply = handle.kv().submit(txn).await?;
+    if reply.body.succeeded {
+        return Ok(json(&object!({ "status": "ok", "revision": reply.revision.0 })));
     }
     let message = "the key has changed since it was read; read it again";
     let refusal = Refusal::new(Code::ConflictDetected, message);
-    let there = reply.bodies.iter().find_map(|body| match body {
+    let there = reply.body.bodies.iter().find_map(|body| match body {
         Body::Range(range) => range.kvs.first(),
         _ => None,
     });

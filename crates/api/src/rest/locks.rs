@@ -99,9 +99,10 @@ async fn take_away(handle: &Handle, key: Bytes, created: Revision) -> Result<(),
     let delete = Request::Delete(Delete { keys, prev_kv: false });
     let txn = Txn { compares: vec![is_there], success: vec![delete], failure: vec![] };
     if handle.kv().submit(txn).await?.body.succeeded {
-        return Ok(());
+        Ok(())
+    } else {
+        Err(Refusal::new(Code::ConflictDetected, "this place has gone meanwhile; read the lock again"))
     }
-    Err(Refusal::new(Code::ConflictDetected, "this place has gone meanwhile; read the lock again"))
 }
 
 fn name_of(query: &Query) -> Result<Bytes, Refusal> {
