@@ -42,6 +42,7 @@ pub mod record;
 pub mod regions;
 pub mod request;
 pub mod resolve;
+pub mod restored;
 pub mod ring;
 pub mod rows;
 pub mod session;

@@ -23,6 +23,7 @@ mod queries;
 mod reads;
 mod remote_regions;
 mod replica;
+mod row_pages;
 mod scans;
 mod sessions;
 mod shards;
@@ -346,6 +347,7 @@ impl Mesh {
             Request::Batch(writes) => self.start_batch(t, token, writes, deadline),
             Request::Scan(scan) => self.start_scan(t, token, scan, deadline),
             Request::Conflicts { after, limit } => self.start_listing(t, token, after, limit, deadline),
+            Request::Rows { from } => self.answer_rows(t, token, &from),
         }
     }
 

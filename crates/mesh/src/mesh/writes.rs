@@ -19,7 +19,7 @@ use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::merge::merge;
 use crate::moves::majority;
-use crate::op::{self, Attributes, WriteEvent};
+use crate::op::{self, Attributes, Op, WriteEvent};
 use crate::overlay::Seq;
 use crate::record::{Kind, METADATA_MAX, Record};
 use crate::request::{Reply, Write};
@@ -185,7 +185,9 @@ impl Mesh {
             return Err(Code::EmptyKey);
         }
         let crowded = write.attributes.metadata.len() > METADATA_MAX;
-        if crowded || size > REQUEST_BYTES_MAX || write.key.name_bytes() > MESH_NAME_BYTES_MAX {
+        let size_max =
+            if matches!(write.op, Op::Restore(_)) { MESH_RECORD_BYTES_MAX } else { REQUEST_BYTES_MAX };
+        if crowded || size > size_max || write.key.name_bytes() > MESH_NAME_BYTES_MAX {
             return Err(Code::RequestTooLarge);
         }
         if write.w.is_some_and(|w| w == 0 || usize::from(w) > route.read.len()) || route.read.is_empty() {
