@@ -2,7 +2,6 @@
 //! data plane of the backup, or a part of it, into a running cluster of any size. A backup that is not whole is refused before
 //! anything is changed.
 
-use super::nodes;
 use super::selection::{SavedKey, Selection};
 use super::{Error, Options, Place, print, verify_backup};
 use crate::progress::Progress;
@@ -107,7 +106,6 @@ impl Restore {
         self.selection.check(mesh)?;
         verify_backup(reader).await?;
         let client = self.options.client()?;
-        nodes::reachable(&self.options).await?;
         let mut restoring = Restoring {
             restore: self,
             mesh,
