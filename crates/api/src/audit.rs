@@ -114,7 +114,7 @@ pub fn note_caller(caller: &Caller) {
 
 fn identify(entry: &mut AuditEntry, handle: &Handle, token: Option<&str>) {
     let Some(token) = token else { return };
-    match handle.certified_name(token) {
+    match handle.auth().certified_name(token) {
         Some(name) => {
             entry.user = Some(name);
             entry.identified_by = Some(IdentifiedBy::Certificate);

@@ -126,7 +126,7 @@ async fn run_until_signal(checked: CheckedConfig) -> Result<(), Error> {
         let joined = tokio::select! {
             () = joined(&handle) => true,
             name = signals.next() => { info!(signal = name, "stopping: has not joined its cluster"); false }
-            () = handle.removed() => { removed = true; false }
+            () = handle.members().removed() => { removed = true; false }
         };
         if !joined {
             ready.abort();
@@ -142,7 +142,7 @@ async fn run_until_signal(checked: CheckedConfig) -> Result<(), Error> {
 
     tokio::select! {
         name = signals.next() => info!(signal = name, "stopping: finishing requests under way"),
-        () = handle.removed() => removed = true,
+        () = handle.members().removed() => removed = true,
         Some(ended) = clients.join_next() => return ended.expect("serving clients does not panic"),
     }
     ready.abort();
@@ -200,7 +200,7 @@ async fn hear_peers(port: tokio::net::TcpListener, handle: Handle) {
             Ok(stream)
         });
         if let Ok(stream) = blocking {
-            handle.adopt_peer(stream);
+            handle.peer_port().adopt(stream);
         }
     }
 }

@@ -6,6 +6,7 @@ mod alarms;
 mod auth;
 mod authed;
 mod cached_reply;
+pub mod call;
 mod change;
 mod chunks;
 mod clock;

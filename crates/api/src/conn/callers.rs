@@ -21,7 +21,7 @@ impl CallerCache {
     /// The handle that acts for the caller of this call, which is `open` while auth is off. `None` for a caller that must
     /// wait, is refused, or has no token.
     pub fn handle<'a>(&'a mut self, open: &'a Handle, head: &Head) -> Option<&'a Handle> {
-        if !open.is_auth_on() {
+        if !open.auth().is_on() {
             return Some(open);
         }
         let token = match call_context::token_in(head) {
@@ -29,7 +29,7 @@ impl CallerCache {
             None => self.certificate_token.as_deref().filter(|_| call_context::may_use_certificate(head))?,
         };
         if !self.last.as_ref().is_some_and(|last| last.holds(token)) {
-            self.last = open.admit_at_once(token);
+            self.last = open.auth().admit_at_once(token);
         }
         self.last.as_ref().map(Admission::handle)
     }

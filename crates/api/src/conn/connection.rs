@@ -21,7 +21,8 @@ use crate::rest::ClientIdentity;
 use axum::http::{HeaderMap, StatusCode};
 use base::Code;
 use bytes::{Bytes, BytesMut};
-use coord::reply::Body;
+use coord::call::OpOutcome;
+use coord::reply::Reply;
 use coord::request::Request;
 use http2::{ErrorCode, Event, Head, StreamId};
 use server::{InboxReply, ReplyInbox};
@@ -505,7 +506,7 @@ impl Connection {
         ));
         let may_be_large = matches!(ask, Request::Range(_));
         let may_be_stale = handle.is_of_user();
-        if let Err(code) = handle.submit_to(ask, &self.answers, u64::from(stream.0)) {
+        if let Err(code) = handle.kv().submit_to(ask, &self.answers, u64::from(stream.0)) {
             return self.refuse(stream, count, &refusal::render(code));
         }
         fast.calls.inc();
@@ -535,15 +536,15 @@ impl Connection {
                 let stream = StreamId(u32::try_from(ticket).expect("tickets are the numbers of streams"));
                 // One that was cancelled meanwhile is dropped.
                 let Some(mut waiting) = self.end_waiting(stream) else { continue };
-                match outcome {
-                    Ok(reply) if matches!(reply.body, Body::Large(_)) => self.route_again(stream, waiting),
+                match outcome.map(Reply::narrowed) {
+                    Ok(Reply { body: OpOutcome::Large(_), .. }) => self.route_again(stream, waiting),
                     // It was not executed: the auth revision has changed since the caller was admitted.
                     Err(Code::AuthOldRevision) if waiting.again.is_some() => {
                         self.route_again(stream, waiting)
                     }
-                    Ok(reply) => {
+                    Ok(Reply { revision, body: OpOutcome::Whole(reply) }) => {
                         waiting.count.end(tonic::Code::Ok);
-                        fast.answer(&mut self.machine, (stream, waiting.call), reply, term);
+                        fast.answer(&mut self.machine, (stream, waiting.call), (revision, reply), term);
                     }
                     Err(code) => self.refuse(stream, waiting.count, &refusal::render(code)),
                 }

@@ -4,13 +4,12 @@
 use crate::audit;
 use crate::grpc::{call_context, refusal};
 use base::Code;
-use mesh::key::Key;
+use mesh::documents;
 use mesh::namespaces::{self, Namespace, Namespaces, Policy};
-use mesh::record::{Kind, Record};
-use mesh::request::{Reply, Request as MeshRequest, Write};
-use mesh::restored::{self, RestoreRun};
-use mesh::topology::MovePhase;
-use mesh::{Attributes, Op, Partition, Topology};
+use mesh::{
+    Attributes, Key, Kind, MovePhase, Op, Partition, Record, Reply, Request as MeshRequest, RestoreRun,
+    Topology, Write, joined_copies, restoring_write, saved_key_of_row,
+};
 use proto::althing::backup::v1 as wire;
 use proto::althing::backup::v1::backup_service_server::BackupService;
 use proto::althing::backup::v1::restored_record::Outcome;
@@ -42,15 +41,15 @@ impl BackupApi {
         let handle = call_context::admit(&self.handle, metadata).await?;
         // A data-only node goes by what it knows.
         let permitted = if handle.is_data_only() {
-            handle.permit_here(RequiredAccess::Root).await
+            handle.auth().permit_here(RequiredAccess::Root).await
         } else {
-            handle.permit(RequiredAccess::Root).await
+            handle.auth().permit(RequiredAccess::Root).await
         };
         permitted.map_err(refusal::render)
     }
 
     async fn namespaces(&self) -> Result<(u64, Namespaces), Code> {
-        match self.handle.document(namespaces::DOCUMENT).await? {
+        match self.handle.documents().get(documents::NAMESPACES).await? {
             None => Ok((0, Namespaces::default())),
             Some((version, bytes)) => Ok((version, Namespaces::decode(bytes).ok_or(Code::NotSeenHere)?)),
         }
@@ -71,7 +70,7 @@ impl BackupApi {
                 return Ok((id, is_new));
             }
             all.set(&given.name, wanted, self.handle.mesh().topology().region)?;
-            match self.handle.set_document(namespaces::DOCUMENT, version, all.encode()).await {
+            match self.handle.documents().set(documents::NAMESPACES, version, all.encode()).await {
                 Ok(_) => return self.until_heard(id).await.map(|()| (id, true)),
                 Err(Code::DocumentChanged) => {}
                 Err(code) => return Err(code),
@@ -154,7 +153,7 @@ impl Planned {
     }
 
     fn of(key: &Key, saved: &Record, present: Option<&Record>, replace: bool, run: RestoreRun) -> Planned {
-        let write = Some(restored::write_of(key.clone(), saved, run));
+        let write = Some(restoring_write(key.clone(), saved, run));
         let Some(present) = present.filter(|present| present.is_live(now_ms())) else {
             return Planned { outcome: Ok(Outcome::Restored), delete: None, write };
         };
@@ -260,11 +259,11 @@ impl BackupService for BackupApi {
 
 /// What the rows of a key come to; each must be one that holds a record.
 fn saved_record(record: &wire::SavedRecord) -> Result<Option<Record>, Code> {
-    if record.rows.is_empty() || record.rows.iter().any(|row| restored::key_of_row(&row.key).is_none()) {
+    if record.rows.is_empty() || record.rows.iter().any(|row| saved_key_of_row(&row.key).is_none()) {
         return Err(Code::BadRequest);
     }
     let copies: Vec<_> = record.rows.iter().map(|row| row.value.clone()).collect();
-    restored::joined(&copies, now_ms())
+    joined_copies(&copies, now_ms())
 }
 
 fn outcome_of(reply: Reply) -> Result<(), Code> {

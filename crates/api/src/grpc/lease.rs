@@ -5,8 +5,9 @@
 use crate::audit;
 use crate::grpc::revoke_on_disconnect::RevokeOnDisconnect;
 use crate::grpc::{call_context, once, refusal};
-use base::{Code, KeyRange, LeaseId};
-use coord::reply::{Body, LeaseTime, Reply};
+use base::{KeyRange, LeaseId};
+use coord::call::{GrantedLease, RenewedLease};
+use coord::reply::LeaseTime;
 use coord::{Command, Grant, LeaseAccess, Revoke};
 use proto::etcdserverpb::lease_server::Lease;
 use proto::etcdserverpb::{
@@ -14,7 +15,7 @@ use proto::etcdserverpb::{
     LeaseLeasesResponse, LeaseRevokeRequest, LeaseRevokeResponse, LeaseStatus, LeaseTimeToLiveRequest,
     LeaseTimeToLiveResponse,
 };
-use server::{Handle, LeaderQuestion, RequiredAccess};
+use server::{Handle, RequiredAccess};
 use tokio::sync::mpsc;
 use tonic::codegen::BoxStream;
 use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
@@ -46,7 +47,7 @@ impl LeaseService {
         requests: impl Stream<Item = Result<LeaseKeepAliveRequest, Status>> + Send + Unpin + 'static,
     ) -> Result<BoxStream<LeaseKeepAliveResponse>, Status> {
         let handle = self.admit(metadata).await?;
-        handle.permit(RequiredAccess::User).await.map_err(refusal::render)?;
+        handle.auth().permit(RequiredAccess::User).await.map_err(refusal::render)?;
         let revoke_on_disconnect = RevokeOnDisconnect::from_metadata(metadata)?;
         let (sender, receiver) = mpsc::channel(KEEP_ALIVES_BUFFERED);
         tokio::spawn(async move {
@@ -70,19 +71,18 @@ impl Lease for LeaseService {
         let request_id = once::request_id(request.metadata())?;
         let LeaseGrantRequest { ttl, id } = request.into_inner();
         let id = LeaseId(id);
-        let answer = match request_id {
-            None => handle.grant_lease(id, ttl).await,
-            Some(request) => handle.submit_once(request, Command::LeaseGrant(Grant { id, ttl })).await,
-        };
-        let reply = answer.map_err(refusal::render).and_then(once::whole)?;
-        let header = Some(call_context::header(&self.handle, reply.revision));
-        match reply.body {
-            Body::LeaseGranted { id, ttl } => {
-                audit::note_id("lease", id.0 as u64);
-                Ok(Response::new(LeaseGrantResponse { header, id: id.0, ttl, error: String::new() }))
+        let reply = match request_id {
+            None => handle.leases().grant(id, ttl).await.map_err(refusal::render)?,
+            Some(request) => {
+                let grant = Command::LeaseGrant(Grant { id, ttl });
+                let answer = handle.kv().submit_once(request, grant).await;
+                answer.map_err(refusal::render).and_then(once::whole)?
             }
-            other => unreachable!("a grant is answered by a lease, not {other:?}"),
-        }
+        };
+        let header = Some(call_context::header(&self.handle, reply.revision));
+        let GrantedLease { id, ttl } = reply.body;
+        audit::note_id("lease", id.0 as u64);
+        Ok(Response::new(LeaseGrantResponse { header, id: id.0, ttl, error: String::new() }))
     }
 
     async fn lease_revoke(
@@ -93,11 +93,13 @@ impl Lease for LeaseService {
         let handle = self.admit(request.metadata()).await?;
         let request_id = once::request_id(request.metadata())?;
         let revoke = Revoke { id: LeaseId(request.into_inner().id), guard: None };
-        let answer = match request_id {
-            None => handle.revoke_lease(revoke.id).await,
-            Some(request) => handle.submit_once(request, Command::LeaseRevoke(revoke)).await,
+        let reply = match request_id {
+            None => handle.leases().revoke(revoke.id).await.map_err(refusal::render)?,
+            Some(request) => {
+                let answer = handle.kv().submit_once(request, Command::LeaseRevoke(revoke)).await;
+                answer.map_err(refusal::render).and_then(once::whole)?
+            }
         };
-        let reply = answer.map_err(refusal::render).and_then(once::whole)?;
         let header = Some(call_context::header(&self.handle, reply.revision));
         Ok(Response::new(LeaseRevokeResponse { header }))
     }
@@ -119,17 +121,17 @@ impl Lease for LeaseService {
         audit::note_id("lease", request.get_ref().id as u64);
         let handle = self.admit(request.metadata()).await?;
         let LeaseTimeToLiveRequest { id, keys } = request.into_inner();
-        let question = LeaderQuestion::TimeToLive { id: LeaseId(id), keys };
-        let reply = handle.ask_leader(question).await.map_err(refusal::render)?;
+        let answer = if keys {
+            handle.leases().time_to_live_and_keys(LeaseId(id)).await
+        } else {
+            handle.leases().time_to_live(LeaseId(id)).await
+        };
+        let reply = answer.map_err(refusal::render)?;
         let header = Some(call_context::header(&self.handle, reply.revision));
-        match reply.body {
-            Body::LeaseTime(LeaseTime { ttl, granted, keys, .. }) => {
-                let shown = keys.iter().cloned().map(KeyRange::single).collect();
-                handle.permit(RequiredAccess::Read(shown)).await.map_err(refusal::render)?;
-                Ok(Response::new(LeaseTimeToLiveResponse { header, id, ttl, granted_ttl: granted, keys }))
-            }
-            other => unreachable!("a question for time is answered by time, not {other:?}"),
-        }
+        let LeaseTime { ttl, granted, keys, .. } = reply.body;
+        let shown = keys.iter().cloned().map(KeyRange::single).collect();
+        handle.auth().permit(RequiredAccess::Read(shown)).await.map_err(refusal::render)?;
+        Ok(Response::new(LeaseTimeToLiveResponse { header, id, ttl, granted_ttl: granted, keys }))
     }
 
     async fn lease_leases(
@@ -137,17 +139,16 @@ impl Lease for LeaseService {
         request: Request<LeaseLeasesRequest>,
     ) -> Result<Response<LeaseLeasesResponse>, Status> {
         let handle = self.admit(request.metadata()).await?;
-        let reply = handle.ask_leader(LeaderQuestion::Leases).await.map_err(refusal::render)?;
+        let reply = handle.leases().list().await.map_err(refusal::render)?;
         // The answer waited for everything committed before, and so did the permission check.
-        handle.permit_here(RequiredAccess::Leases(LeaseAccess::List)).await.map_err(refusal::render)?;
+        handle
+            .auth()
+            .permit_here(RequiredAccess::Leases(LeaseAccess::List))
+            .await
+            .map_err(refusal::render)?;
         let header = Some(call_context::header(&self.handle, reply.revision));
-        match reply.body {
-            Body::Leases(ids) => {
-                let leases = ids.into_iter().map(|id| LeaseStatus { id: id.0 }).collect();
-                Ok(Response::new(LeaseLeasesResponse { header, leases }))
-            }
-            other => unreachable!("a question for leases is answered by leases, not {other:?}"),
-        }
+        let leases = reply.body.into_iter().map(|id| LeaseStatus { id: id.0 }).collect();
+        Ok(Response::new(LeaseLeasesResponse { header, leases }))
     }
 }
 
@@ -182,17 +183,12 @@ async fn renew(
     revoke_on_disconnect: &mut Option<RevokeOnDisconnect>,
 ) -> Result<LeaseKeepAliveResponse, Status> {
     let need = RequiredAccess::Leases(LeaseAccess::Renew(LeaseId(id)));
-    handle.permit_here(need).await.map_err(refusal::render)?;
-    let answer = handle.ask_leader(LeaderQuestion::KeepAlive(LeaseId(id))).await;
-    let Reply { revision, body } = answer.map_err(|code: Code| refusal::render(code))?;
-    let header = Some(call_context::header(handle, revision));
-    match body {
-        Body::LeaseRenewed { ttl, renewal } => {
-            if let Some(revoke_on_disconnect) = revoke_on_disconnect {
-                revoke_on_disconnect.renewed(LeaseId(id), ttl, renewal)?;
-            }
-            Ok(LeaseKeepAliveResponse { header, id, ttl })
-        }
-        other => unreachable!("a keep-alive is answered by a renewal, not {other:?}"),
+    handle.auth().permit_here(need).await.map_err(refusal::render)?;
+    let reply = handle.leases().keep_alive(LeaseId(id)).await.map_err(refusal::render)?;
+    let header = Some(call_context::header(handle, reply.revision));
+    let RenewedLease { ttl, renewal } = reply.body;
+    if let Some(revoke_on_disconnect) = revoke_on_disconnect {
+        revoke_on_disconnect.renewed(LeaseId(id), ttl, renewal)?;
     }
+    Ok(LeaseKeepAliveResponse { header, id, ttl })
 }

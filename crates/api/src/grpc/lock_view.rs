@@ -5,8 +5,8 @@
 use crate::grpc::lock::{now_unix_ms, text};
 use base::{Code, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
-use coord::reply::{Body, KeyValue, Reply};
-use coord::request::{Range, Request as Ask};
+use coord::reply::KeyValue;
+use coord::request::Range;
 use coord::{LockClaim, lock_queue};
 use proto::lock::{Lock, Waiter};
 use server::Handle;
@@ -44,16 +44,13 @@ fn is_place(kv: &KeyValue) -> bool {
 }
 
 async fn places_in(handle: &Handle, keys: KeyRange) -> Result<(Revision, Vec<KeyValue>), Code> {
-    let Reply { revision, body } = handle.submit(Ask::Range(Range::of(keys))).await?;
-    match body {
-        Body::Range(reply) => Ok((revision, reply.kvs)),
-        other => unreachable!("a range is answered by a range, not {other:?}"),
-    }
+    let reply = handle.kv().submit(Range::of(keys)).await?;
+    Ok((reply.revision, reply.body.kvs))
 }
 
 async fn describe(handle: &Handle, name: &Bytes, mut places: Vec<KeyValue>) -> Result<Lock, Code> {
     places.sort_by_key(|place| place.create_revision);
-    let claims = handle.claims(places.iter().map(|place| place.key.clone()).collect()).await?;
+    let claims = handle.locks().claims(places.iter().map(|place| place.key.clone()).collect()).await?;
     let now = now_unix_ms();
     let mut queue = Vec::new();
     for (pair, claim) in places.windows(2).zip(&claims[1..]) {
@@ -62,7 +59,7 @@ async fn describe(handle: &Handle, name: &Bytes, mut places: Vec<KeyValue>) -> R
     let (holder, claim) = (&places[0], claims[0].as_ref());
     let remaining = match holder.lease {
         LeaseId::NONE => 0,
-        lease => handle.lease_time(lease).await.map_or(0, |time| time.ttl.max(0)),
+        lease => handle.leases().time_to_live(lease).await.map_or(0, |reply| reply.body.ttl.max(0)),
     };
     Ok(Lock {
         name: text(name),

@@ -125,12 +125,12 @@ impl Callers {
         if let Some(recording) = &self.recording {
             recording.ask(&create.keys);
         }
-        match self.handle.admit(self.token.as_deref()).await {
+        match self.handle.auth().admit(self.token.as_deref()).await {
             Ok(admitted) => {
                 if let Some(recording) = &self.recording {
                     recording.identify(admitted.caller());
                 }
-                if let Err(code) = admitted.refuse_strangers_to_data_nodes() {
+                if let Err(code) = admitted.auth().refuse_strangers_to_data_nodes() {
                     return Input::Refuse { stream: create.stream, refusal: Refusal::Denied(code) };
                 }
                 Input::Create(Create { caller: admitted.caller().clone(), ..create })

@@ -23,8 +23,7 @@ use base::Code;
 use bytes::{Buf, Bytes};
 use conn::FastConn;
 use head::{HeaderCache, ParsedHead, ParsedHeaders, Plain, PlainOperation};
-use mesh::key::Key;
-use mesh::namespaces;
+use mesh::{Key, namespaces};
 use server::{Audit, AuditClass, AuditEntry, DataCaller, IdentifiedBy};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -218,14 +217,15 @@ impl RestFastPath {
     /// Finds out who asks, unless that was found out before and still holds.
     async fn admit(&self, cached_caller: &mut CachedCaller, headers: &ParsedHeaders) -> Result<(), Code> {
         let handle = self.rest.handle();
-        if !handle.is_auth_on() {
+        if !handle.auth().is_on() {
             if cached_caller.rest.caller.is_some() {
                 cached_caller.rest = self.rest.clone();
             }
             return Ok(());
         }
-        let is_known =
-            |caller: &Arc<DataCaller>| cached_caller.is_authorized_by(headers) && handle.is_current(caller);
+        let is_known = |caller: &Arc<DataCaller>| {
+            cached_caller.is_authorized_by(headers) && handle.auth().is_current(caller)
+        };
         if !cached_caller.rest.caller.as_ref().is_some_and(is_known) {
             let authorization = cached_caller.authorization(headers).to_vec();
             let caller = Box::pin(guard::caller_of(handle, &authorization)).await?;

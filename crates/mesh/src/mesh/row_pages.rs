@@ -13,7 +13,7 @@ const PAGE_BYTES_SOFT: usize = 256 * 1024;
 
 impl Mesh {
     pub(super) fn answer_rows(&self, t: &mut Turn<'_>, token: ReplyToken, from: &Bytes) {
-        let reply = if self.is_serving() {
+        let reply = if self.membership.is_serving() {
             Reply::Rows(Box::new(self.row_page(t, from)))
         } else {
             Reply::Refused(Code::NotInStep)
@@ -22,11 +22,11 @@ impl Mesh {
     }
 
     fn row_page(&self, t: &Turn<'_>, from: &Bytes) -> RowPage {
-        let mut page = RowPage { epoch: self.topology.epoch, ..RowPage::default() };
+        let mut page = RowPage { epoch: self.membership.topology.epoch, ..RowPage::default() };
         let (mut n_rows, mut bytes) = (0, 0);
         for (first, end) in rows::saved_ranges() {
             let mut last = None;
-            self.overlay.scan(t.rows, &first.max(from.clone()), &end, &mut |row, value| {
+            self.replica.storage.scan(t.rows, &first.max(from.clone()), &end, &mut |row, value| {
                 n_rows += 1;
                 last = Some(Bytes::copy_from_slice(row));
                 if self.is_saved(row, value) {
@@ -47,9 +47,8 @@ impl Mesh {
     /// what was deleted since. What is remembered of requests names dots of this cluster alone.
     fn is_saved(&self, row: &[u8], value: &Bytes) -> bool {
         match row_kind(row) {
-            Some(RowKind::Record) => rows::record_key(row).is_some_and(|key| {
-                key.request().is_none() && self.shard_of(&key).is_some_and(|shard| self.keeps(shard))
-            }),
+            Some(RowKind::Record) => rows::record_key(row)
+                .is_some_and(|key| key.request().is_none() && self.membership.keeps_key(&key)),
             Some(RowKind::Hint) => !value.is_empty(),
             _ => true,
         }
