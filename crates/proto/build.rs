@@ -24,6 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "store.proto",
             "data_auth.proto",
             "inspect.proto",
+            "backup.proto",
         ])
         .map(|file| root.join(file));
     let descriptors = protox::compile(files, [root])?;

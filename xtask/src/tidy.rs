@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// The dependencies that each crate may have, tests aside. A new one is a change of architecture: write an
 /// ADR first.
-const CRATES: [(&str, &[&str]); 23] = [
+const CRATES: [(&str, &[&str]); 24] = [
     ("base", &["bytes", "crc32fast", "xxhash-rust"]),
     ("raft", &["base", "bytes", "raft-rs", "slog"]),
     ("coord", &["base", "bytes"]),
@@ -48,6 +48,25 @@ const CRATES: [(&str, &[&str]); 23] = [
     ("tls", &["ring", "rustls", "thiserror", "tracing"]),
     ("memory", &["mimalloc"]),
     ("api", ANYTHING),
+    (
+        "backup",
+        &[
+            "base",
+            "bytes",
+            "http",
+            "http-body-util",
+            "hyper",
+            "hyper-util",
+            "ring",
+            "serde",
+            "serde_json",
+            "thiserror",
+            "tls",
+            "tokio",
+            "tokio-rustls",
+            "zstd",
+        ],
+    ),
     ("bench", ANYTHING),
     ("client", &["base", "proto", "thiserror", "tokio", "tonic"]),
     ("cli", ANYTHING),

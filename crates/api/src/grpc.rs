@@ -3,6 +3,7 @@
 
 mod alarm;
 pub mod auth;
+pub mod backup;
 pub mod breadth;
 pub mod call_context;
 pub mod calls;

@@ -8,6 +8,7 @@ use crate::browsers::{BrowserGuard, BrowserSettings};
 use crate::conn::{self, ConnContext, GrpcFastPath};
 use crate::gateway::{self, Transcoder, socket};
 use crate::grpc::auth::AuthService;
+use crate::grpc::backup::{self, BackupApi};
 use crate::grpc::cluster::ClusterService;
 use crate::grpc::data_auth::DataAuthService;
 use crate::grpc::election::ElectionService;
@@ -35,6 +36,7 @@ use base::limits::GRPC_OVERHEAD_BYTES;
 use coord::request::Limits;
 use prost_reflect::{DescriptorPool, MethodDescriptor};
 use proto::althing::auth::v1::data_auth_server::DataAuthServer;
+use proto::althing::backup::v1::backup_service_server::BackupServiceServer;
 use proto::althing::inspect::v1::inspect_service_server::InspectServiceServer;
 use proto::althing::lease::v1::lease_service_server::LeaseServiceServer;
 use proto::althing::store::v1::store_service_server::StoreServiceServer;
@@ -310,6 +312,9 @@ fn router(parts: Parts) -> Router {
         HealthServer::new(HealthService::new(stopping.clone())).max_decoding_message_size(message_bytes_max);
     let lease_events = LeaseServiceServer::new(LeaseEventService::new(handle.clone(), stopping))
         .max_decoding_message_size(message_bytes_max);
+    let backups = BackupServiceServer::new(BackupApi::new(handle.clone()))
+        .max_decoding_message_size(backup::REQUEST_BYTES_MAX)
+        .max_encoding_message_size(usize::MAX);
     let lease = LeaseServer::from_arc(services.lease)
         .max_decoding_message_size(message_bytes_max)
         .max_encoding_message_size(usize::MAX);
@@ -331,6 +336,7 @@ fn router(parts: Parts) -> Router {
         .route_service(&path_of::<LockServiceServer<LockApi>>(), locks)
         .route_service(&path_of::<StoreServiceServer<StoreApi>>(), store)
         .route_service(&path_of::<InspectServiceServer<InspectApi>>(), inspect)
+        .route_service(&path_of::<BackupServiceServer<BackupApi>>(), backups)
         .route_service(&path_of::<HealthServer<HealthService>>(), health)
         .merge(reflection())
         .layer(axum::middleware::map_response(async |response| oversize::reword(pieces::unpack(response))))

@@ -5,6 +5,7 @@
 pub mod checksum;
 pub mod code;
 pub mod codec;
+pub mod date;
 pub mod id;
 pub mod id_map;
 pub mod key_range;

@@ -1,5 +1,5 @@
 //! Progress of long work, on standard error: a bar on a terminal, a line now and then elsewhere.
-//! Short work prints nothing.
+//! Short work prints nothing. Of bytes the rate is told, and how long the rest takes at that rate.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ pub struct Progress {
     /// How many it takes, if that is known.
     total: u64,
     on_terminal: bool,
+    began: Instant,
     next: Instant,
     told: bool,
 }
@@ -23,7 +24,8 @@ pub struct Progress {
 impl Progress {
     pub fn new(what: &'static str, unit: &'static str, total: u64) -> Progress {
         let on_terminal = std::io::stderr().is_terminal();
-        Progress { what, unit, total, on_terminal, next: Instant::now() + SILENCE, told: false }
+        let began = Instant::now();
+        Progress { what, unit, total, on_terminal, began, next: began + SILENCE, told: false }
     }
 
     pub fn tell(&mut self, done: u64) {
@@ -34,7 +36,9 @@ impl Progress {
         self.next = now + if self.on_terminal { ON_TERMINAL } else { ELSEWHERE };
         self.told = true;
         let (before, behind) = if self.on_terminal { ("\r", "") } else { ("", "\n") };
-        self.write(&format!("{before}{}{behind}", line(self.what, self.unit, done, self.total)));
+        let pace =
+            if self.unit == "bytes" { pace(done, self.total, now - self.began) } else { String::new() };
+        self.write(&format!("{before}{}{pace}{behind}", line(self.what, self.unit, done, self.total)));
     }
 
     /// Leaves the terminal's line clean.
@@ -60,6 +64,13 @@ fn line(what: &str, unit: &str, done: u64, total: u64) -> String {
     format!("{what} [{bar}] {:3.0} % ({done} of {total} {unit})", part * 100.0)
 }
 
+fn pace(done: u64, total: u64, elapsed: Duration) -> String {
+    let rate = done as f64 / elapsed.as_secs_f64().max(0.001);
+    let left = total.saturating_sub(done) as f64 / rate.max(1.0);
+    let rest = if total > 0 { format!(", {left:.0} s left") } else { String::new() };
+    format!(", {:.1} MB/s{rest}", rate / 1e6)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,5 +81,7 @@ mod tests {
         assert!(line("saving", "bytes", 5, 10).contains("[###############...............]  50 %"));
         assert!(line("saving", "bytes", 11, 10).contains("[##############################] 100 %"));
         assert_eq!(line("copying", "keys", 7, 0), "copying: 7 keys");
+        assert_eq!(pace(5_000_000, 20_000_000, Duration::from_secs(2)), ", 2.5 MB/s, 6 s left");
+        assert_eq!(pace(0, 0, Duration::ZERO), ", 0.0 MB/s");
     }
 }

@@ -4,4 +4,4 @@
 mod http;
 mod options;
 
-pub use options::{Call, Format, RestOptions};
+pub use options::{Format, RestCall, RestOptions};

@@ -3,6 +3,7 @@
 
 mod alarm;
 mod auth;
+mod backup;
 mod cluster;
 mod compaction;
 mod conflicts;
@@ -111,6 +112,9 @@ pub enum Verb {
     /// Saves a backup, prints its content, and restores one
     #[command(subcommand)]
     Snapshot(snapshot::Snapshot),
+    /// Saves both planes of a running cluster into a directory or bucket, and restores them
+    #[command(subcommand)]
+    Backup(backup::Backup),
     /// Copies the keys of another store into this one
     #[command(subcommand)]
     Import(import::Import),
@@ -187,6 +191,7 @@ async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
         Verb::User(user) => user.run().await,
         Verb::Role(role) => role.run().await,
         Verb::Snapshot(snapshot) => snapshot.run().await,
+        Verb::Backup(backup) => backup.run().await,
         Verb::Import(import) => import.run().await,
         Verb::Data(data) => data.run().await,
         Verb::Crdt(crdt) => crdt.run().await,

@@ -5,6 +5,7 @@
 //! write is sent again only when it is certain that no server executed it.
 
 mod auth;
+mod backup;
 mod connection;
 mod data_auth;
 pub mod duplex;

@@ -127,6 +127,13 @@ impl Context {
         }
     }
 
+    /// The same writes under other names of their actors.
+    pub fn renamed(&self, name: impl Fn(Actor) -> Actor) -> Context {
+        let mut context = Context::default();
+        self.spans.iter().for_each(|(actor, span)| context.add(name(*actor), *span));
+        context
+    }
+
     /// For people: how far each region has counted, summed over its actors.
     pub fn by_region(&self) -> Vec<(RegionId, u64)> {
         let mut sums: Vec<(RegionId, u64)> = Vec::new();

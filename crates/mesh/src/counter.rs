@@ -159,6 +159,13 @@ impl CounterState {
         &mut self.entries[at].1
     }
 
+    /// The same sums under other names of their actors.
+    pub fn renamed(&self, name: impl Fn(Actor) -> Actor) -> CounterState {
+        let mut renamed = CounterState::default();
+        self.entries.iter().for_each(|(actor, entry)| renamed.entry(name(*actor)).join(*entry));
+        renamed
+    }
+
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.entries.len() as u64);
         for (actor, CounterEntry { sums, cleared }) in &self.entries {

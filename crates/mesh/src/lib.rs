@@ -56,6 +56,7 @@ mod record;
 mod regions;
 mod request;
 mod resolve;
+mod restored;
 mod ring;
 pub mod rows;
 mod session;
@@ -73,7 +74,8 @@ pub use mesh::{
 
 pub use query::Query;
 pub use request::{
-    ConflictPage, Get, GetResult, Level, Missing, Reply, Request, Scan, ScanPage, Write, request_hash,
+    ConflictPage, Get, GetResult, Level, Missing, Reply, Request, RowPage, Scan, ScanPage, Write,
+    request_hash,
 };
 pub use session::Session;
 
@@ -90,6 +92,9 @@ pub use key::Key;
 pub use merge::merge;
 pub use op::{Attributes, Op, WriteEvent, apply as apply_op};
 pub use record::{Body, Fence, Header, Kind, METADATA_MAX, Record};
+pub use restored::{
+    RestoreRun, joined as joined_copies, key_of_row as saved_key_of_row, write_of as restoring_write,
+};
 pub use siblings::{Sibling, Siblings};
 
 pub use frame::{

@@ -11,6 +11,7 @@ mod membership;
 mod remote_regions;
 mod repair;
 mod replica;
+mod row_pages;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -145,6 +146,7 @@ impl Mesh {
             Request::Batch(writes) => self.start_batch(t, token, writes, deadline),
             Request::Scan(scan) => self.start_scan(t, token, scan, deadline),
             Request::Conflicts { after, limit } => self.start_listing(t, token, after, limit, deadline),
+            Request::Rows { from } => self.answer_rows(t, token, &from),
         }
     }
 

@@ -9,6 +9,7 @@ use crate::hlc::Stamp;
 use crate::merge::join_recent;
 use crate::record::{Body, Fence, Header, Kind, RareFields, RecentRequest, Record};
 use crate::request::Level;
+use crate::restored;
 use crate::set::OrSet;
 use crate::siblings::{Sibling, Siblings};
 use base::Code;
@@ -27,13 +28,15 @@ pub enum Op {
     Assign(i128),
     Insert(Bytes),
     Remove(Bytes),
+    /// For every kind: the record of a backup, where there is nothing or what it replaces.
+    Restore(Bytes),
 }
 
 impl Op {
     /// The bytes of the client's value in it.
     pub fn value_bytes(&self) -> usize {
         match self {
-            Op::Put(bytes) | Op::Insert(bytes) | Op::Remove(bytes) => bytes.len(),
+            Op::Put(bytes) | Op::Insert(bytes) | Op::Remove(bytes) | Op::Restore(bytes) => bytes.len(),
             Op::Delete | Op::Add(_) | Op::Assign(_) => 0,
         }
     }
@@ -43,7 +46,7 @@ impl Op {
     pub fn is_ordered(&self, kind: Kind) -> bool {
         match self {
             Op::Put(_) => kind == Kind::Register,
-            Op::Delete | Op::Remove(_) | Op::Assign(_) => true,
+            Op::Delete | Op::Remove(_) | Op::Assign(_) | Op::Restore(_) => true,
             Op::Add(_) | Op::Insert(_) => false,
         }
     }
@@ -107,7 +110,13 @@ pub fn apply(
     } else {
         None
     };
-    let mut body = change(&mut full, op, attributes, event, &mut seen)?;
+    let mut body = match op {
+        Op::Restore(saved) => {
+            let is_live = local.is_some_and(|local| local.is_live(event.wall_ms));
+            restored::put(&mut full, saved, is_live, &mut seen)?
+        }
+        op => change(&mut full, op, attributes, event, &mut seen)?,
+    };
     if let (Body::Counter(delta), Some(gone)) = (&mut body, gone) {
         delta.join(&gone);
     }
@@ -153,7 +162,7 @@ fn start(local: Option<&Record>, kind: Kind, op: &Op, wall_ms: u64) -> Result<Re
 
 /// A put or a delete replaces all attributes; the others keep what they do not mention.
 fn header(old: &Header, op: &Op, attributes: &Attributes, event: WriteEvent) -> Header {
-    let replaces = matches!(op, Op::Put(_) | Op::Delete);
+    let replaces = matches!(op, Op::Put(_) | Op::Delete | Op::Restore(_));
     let expired = old.expires_ms.is_some_and(|expires_ms| expires_ms <= event.wall_ms);
     let inherited = old.expires_ms.filter(|_| !replaces && !expired);
     Header {

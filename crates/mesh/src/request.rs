@@ -11,6 +11,7 @@ use crate::op::{Attributes, Op};
 use crate::query::Query;
 use crate::record::{Fence, Kind, Record};
 use crate::session::Session;
+use crate::topology::Epoch;
 use base::codec::{Reader, put_bytes, put_varint};
 use base::{Code, NodeId};
 use bytes::{BufMut, Bytes};
@@ -31,6 +32,10 @@ pub enum Request {
     Conflicts {
         after: Option<Bytes>,
         limit: usize,
+    },
+    /// The rows of this node alone that belong into a backup, from one on.
+    Rows {
+        from: Bytes,
     },
     /// Answered by `Scanned`, whose `next` is the `after` of the next page.
     Query(Box<Query>),
@@ -136,6 +141,7 @@ pub enum Reply {
     Scanned(ScanPage),
     Listed(Box<ConflictPage>),
     Got(Box<GetResult>),
+    Rows(Box<RowPage>),
     /// What the session has seen was not here in time, nor to be had elsewhere.
     Lagging {
         lag_ms: u64,
@@ -182,6 +188,16 @@ pub struct ScanPage {
     pub next: Option<Bytes>,
     /// Partitions of which too few replicas answered, so that something may be missing.
     pub n_missing: u16,
+}
+
+/// Rows of one node in the order of their keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowPage {
+    /// Of the topology that the node goes by.
+    pub epoch: Epoch,
+    pub rows: Vec<(Bytes, Bytes)>,
+    /// Where to go on; none at the end.
+    pub next: Option<Bytes>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -249,6 +265,7 @@ fn encode_op(op: &Op, out: &mut Vec<u8>) {
         Op::Put(value) => bytes(1, value),
         Op::Insert(element) => bytes(5, element),
         Op::Remove(element) => bytes(6, element),
+        Op::Restore(record) => bytes(7, record),
         Op::Delete => out.push(2),
         Op::Add(amount) | Op::Assign(amount) => {
             out.push(if matches!(op, Op::Add(_)) { 3 } else { 4 });
@@ -270,6 +287,7 @@ fn decode_op(reader: &mut Reader) -> Option<Op> {
         4 => Op::Assign(amount(reader)?),
         5 => Op::Insert(reader.bytes()?),
         6 => Op::Remove(reader.bytes()?),
+        7 => Op::Restore(reader.bytes()?),
         _ => return None,
     })
 }
@@ -363,6 +381,7 @@ impl Reply {
             | Reply::Scanned(_)
             | Reply::Listed(_)
             | Reply::Got(_)
+            | Reply::Rows(_)
             | Reply::Lagging { .. } => unreachable!("only writes are passed on"),
         }
     }

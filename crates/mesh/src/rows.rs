@@ -72,6 +72,12 @@ pub fn row_kind(key: &[u8]) -> Option<RowKind> {
     })
 }
 
+/// The ranges of rows that belong into a backup: all but those that a node derives, or keeps for itself.
+pub fn saved_ranges() -> [(Bytes, Bytes); 4] {
+    let range = |from: u8, end: u8| (Bytes::copy_from_slice(&[from]), Bytes::copy_from_slice(&[end]));
+    [range(RECORD, DUE), range(HINT, CONFLICT), range(BY_TIME + 1, PROMISE), range(UNDECIDED + 1, u8::MAX)]
+}
+
 /// Who this node is, how far its dots are reserved, and which stamps it has vouched for.
 pub const IDENTITY: &[u8] = &[META, 0];
 pub const TOPOLOGY: &[u8] = &[META, 1];

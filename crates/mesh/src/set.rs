@@ -83,6 +83,16 @@ impl OrSet {
         OrSet { elements }
     }
 
+    /// The same elements under other names of their dots.
+    pub fn renamed(&self, name: impl Fn(Dot) -> Dot) -> OrSet {
+        let element = |(element, dots): &(Bytes, Vec<Dot>)| {
+            let mut dots: Vec<Dot> = dots.iter().map(|dot| name(*dot)).collect();
+            dots.sort_unstable();
+            (element.clone(), dots)
+        };
+        OrSet { elements: self.elements.iter().map(element).collect() }
+    }
+
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.elements.len() as u64);
         for (element, dots) in &self.elements {

@@ -77,6 +77,14 @@ impl Siblings {
         Siblings { values: kept.iter().filter_map(find).cloned().collect() }
     }
 
+    /// The same values under other names of their dots.
+    pub fn renamed(&self, name: impl Fn(Dot) -> Dot) -> Siblings {
+        let sibling = |sibling: &Sibling| Sibling { dot: name(sibling.dot), ..sibling.clone() };
+        let mut values: Vec<Sibling> = self.values.iter().map(sibling).collect();
+        values.sort_unstable_by_key(|sibling| sibling.dot);
+        Siblings { values }
+    }
+
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.values.len() as u64);
         for Sibling { dot, stamp, value } in &self.values {

@@ -1,5 +1,5 @@
 //! The decode limit: requests may be decoded if their decoded form is not far larger than their bytes.
-//! Only a transaction can grow: an empty operation takes two bytes on the wire and two hundred in memory, so
+//! Only a transaction, and records that are restored, can grow: an empty operation takes two bytes on the wire and two hundred in memory, so
 //! its tree is walked and counted first. The walk allocates nothing.
 
 use crate::etcdserverpb::{
@@ -118,6 +118,31 @@ impl DecodeLimit for crate::althing::store::v1::CreateJoinTokenResponse {}
 impl DecodeLimit for crate::althing::store::v1::SecurePeersRequest {}
 impl DecodeLimit for crate::althing::store::v1::SecurePeersResponse {}
 
+impl DecodeLimit for crate::althing::backup::v1::DescribeRequest {}
+impl DecodeLimit for crate::althing::backup::v1::DescribeResponse {}
+impl DecodeLimit for crate::althing::backup::v1::RowsRequest {}
+impl DecodeLimit for crate::althing::backup::v1::RowsResponse {}
+impl DecodeLimit for crate::althing::backup::v1::RestoreResponse {}
+
+/// Records and their rows, which take memory also when they are empty.
+impl DecodeLimit for crate::althing::backup::v1::RestoreRequest {
+    fn check(bytes: &[u8]) -> Result<(), Status> {
+        let mut parts_left = PARTS_MAX;
+        let mut count = || {
+            parts_left = parts_left.checked_sub(1).ok_or(WalkError::TooManyParts)?;
+            Ok(())
+        };
+        let walked = for_each_message(bytes, &mut |field, record| match field {
+            SAVED_RECORDS => {
+                count()?;
+                for_each_message(record, &mut |_, _| count())
+            }
+            _ => Ok(()),
+        });
+        walked.map_err(|_| refuse(Code::TooManyOps))
+    }
+}
+
 impl DecodeLimit for TxnRequest {
     fn check(bytes: &[u8]) -> Result<(), Status> {
         let mut parts_left = PARTS_MAX;
@@ -147,6 +172,9 @@ const COMPARE: u64 = 1;
 const SUCCESS: u64 = 2;
 const FAILURE: u64 = 3;
 const NESTED_TXN: u64 = 4;
+
+/// The field of `RestoreRequest` that holds records.
+const SAVED_RECORDS: u64 = 3;
 
 fn walk_txn(bytes: &[u8], depth_left: usize, parts_left: &mut usize) -> Result<(), WalkError> {
     let depth_left = depth_left.checked_sub(1).ok_or(WalkError::TooDeep)?;

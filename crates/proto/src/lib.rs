@@ -49,6 +49,11 @@ pub mod althing {
             tonic::include_proto!("althing.inspect.v1");
         }
     }
+    pub mod backup {
+        pub mod v1 {
+            tonic::include_proto!("althing.backup.v1");
+        }
+    }
     pub mod lease {
         pub mod v1 {
             tonic::include_proto!("althing.lease.v1");

@@ -51,6 +51,7 @@ impl Rest {
             Request::Query(query) => {
                 check(rights.may_all(DataVerb::Read, query.namespace_id), "read on all keys of the namespace")
             }
+            Request::Rows { .. } => check(rights.is_root(), "root"),
             // Conflicts that the caller may not see are left out of the answer.
             Request::Conflicts { .. } => Ok(()),
         }
@@ -74,7 +75,7 @@ fn note(entry: &mut AuditEntry, request: &Request) {
         Request::Write(write) => entry.add_key(write.key.name_slice()),
         Request::Batch(writes) => writes.iter().for_each(|write| entry.add_key(write.key.name_slice())),
         Request::Scan(scan) => entry.add_keys_from(&scan.start, scan.end.as_deref()),
-        Request::Query(_) | Request::Conflicts { .. } => {}
+        Request::Query(_) | Request::Conflicts { .. } | Request::Rows { .. } => {}
     }
 }
 

@@ -33,6 +33,11 @@ pub enum Error {
     Digest,
     #[error(transparent)]
     Offline(#[from] server::Error),
+    #[error(transparent)]
+    Backup(#[from] backup::Error),
+    /// Of a backup or a restore that cannot be whole.
+    #[error("{0}")]
+    Incomplete(String),
     /// The data API has refused.
     #[error("{message} ({status})")]
     Rest { status: u16, message: String },
@@ -55,6 +60,7 @@ impl Error {
             Error::Unhealthy => GrpcCode::Unavailable.exit_code(),
             Error::Call(error) | Error::WatchEnded(error) => exit_code_of(error),
             Error::File { .. } | Error::Digest | Error::Offline(_) => 1,
+            Error::Backup(_) | Error::Incomplete(_) => 1,
             Error::Command { .. } | Error::Output(_) | Error::Input(_) | Error::Signals(_) => 1,
             Error::Rest { status: 400..=428, .. } => USAGE,
             Error::Rest { status: 429 | 503 | 504, .. } | Error::RestUnavailable(_) => {

@@ -52,7 +52,7 @@ pub enum Format {
 }
 
 /// One request, still without the common headers.
-pub struct Call {
+pub struct RestCall {
     pub method: &'static str,
     pub path: String,
     pub query: Vec<(&'static str, String)>,
@@ -60,34 +60,34 @@ pub struct Call {
     pub body: Vec<u8>,
 }
 
-impl Call {
-    pub fn new(method: &'static str, path: impl Into<String>) -> Call {
-        Call { method, path: path.into(), query: Vec::new(), headers: Vec::new(), body: Vec::new() }
+impl RestCall {
+    pub fn new(method: &'static str, path: impl Into<String>) -> RestCall {
+        RestCall { method, path: path.into(), query: Vec::new(), headers: Vec::new(), body: Vec::new() }
     }
 
     /// A path that ends with a key.
-    pub fn of_key(method: &'static str, path: &str, key: &str) -> Call {
-        Call::new(method, format!("{path}{}", percent_encode(key)))
+    pub fn of_key(method: &'static str, path: &str, key: &str) -> RestCall {
+        RestCall::new(method, format!("{path}{}", percent_encode(key)))
     }
 
-    pub fn query(mut self, name: &'static str, value: Option<impl ToString>) -> Call {
+    pub fn query(mut self, name: &'static str, value: Option<impl ToString>) -> RestCall {
         self.query.extend(value.map(|value| (name, value.to_string())));
         self
     }
 
-    pub fn header(mut self, name: &'static str, value: Option<impl ToString>) -> Call {
+    pub fn header(mut self, name: &'static str, value: Option<impl ToString>) -> RestCall {
         self.headers.extend(value.map(|value| (name, value.to_string())));
         self
     }
 
-    pub fn json(mut self, body: &Value) -> Call {
+    pub fn json(mut self, body: &Value) -> RestCall {
         self.body = body.to_string().into_bytes();
         self.header("content-type", Some("application/json"))
     }
 }
 
 impl RestOptions {
-    pub async fn ask(&self, call: Call) -> Result<RestAnswer, Error> {
+    pub async fn ask(&self, call: RestCall) -> Result<RestAnswer, Error> {
         let is_write = call.method != "GET";
         let request = self.request_of(call, is_write)?;
         let mut trouble = String::from("no endpoint was given");
@@ -109,14 +109,14 @@ impl RestOptions {
     }
 
     /// The same, for an answer of JSON.
-    pub async fn ask_json(&self, call: Call) -> Result<Value, Error> {
+    pub async fn ask_json(&self, call: RestCall) -> Result<Value, Error> {
         let answer = self.ask(call).await?;
         serde_json::from_slice(&answer.body)
             .map_err(|error| Error::RestUnavailable(format!("the answer is no JSON: {error}")))
     }
 
-    fn request_of(&self, call: Call, is_write: bool) -> Result<Request, Error> {
-        let Call { method, path, query, mut headers, body } = call;
+    fn request_of(&self, call: RestCall, is_write: bool) -> Result<Request, Error> {
+        let RestCall { method, path, query, mut headers, body } = call;
         let ns = self.ns.as_ref().map(|ns| ("ns", ns.clone()));
         let pairs =
             query.into_iter().chain(ns).map(|(name, value)| format!("{name}={}", percent_encode(&value)));

@@ -3,7 +3,7 @@
 use super::data::plain;
 use super::{Error, print};
 use crate::output::draw;
-use crate::rest::{Call, Format, RestOptions};
+use crate::rest::{Format, RestCall, RestOptions};
 use clap::Subcommand;
 use serde_json::Value;
 use std::io::Write as _;
@@ -52,8 +52,9 @@ impl Conflicts {
     pub async fn run(&self) -> Result<(), Error> {
         match self {
             Conflicts::Ls { key, limit, options } => {
-                let call =
-                    Call::new("GET", "/v1/conflicts").query("limit", Some(limit)).query("key", key.as_ref());
+                let call = RestCall::new("GET", "/v1/conflicts")
+                    .query("limit", Some(limit))
+                    .query("key", key.as_ref());
                 let answer = options.ask_json(call).await?;
                 let found = answer["conflicts"].as_array().cloned().unwrap_or_default();
                 let row = |one: &Value| FIELDS.map(|field| plain(&one[field])).to_vec();
@@ -67,11 +68,11 @@ impl Conflicts {
                 Ok(())
             }
             Conflicts::Show { id, options } => {
-                let answer = options.ask_json(Call::of_key("GET", "/v1/conflicts/", id)).await?;
+                let answer = options.ask_json(RestCall::of_key("GET", "/v1/conflicts/", id)).await?;
                 show(options, &answer)
             }
             Conflicts::Restore { id, options } => {
-                let mut call = Call::of_key("POST", "/v1/conflicts/", id);
+                let mut call = RestCall::of_key("POST", "/v1/conflicts/", id);
                 call.path.push_str("/restore");
                 show(options, &options.ask_json(call).await?)
             }

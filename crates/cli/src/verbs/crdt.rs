@@ -3,7 +3,7 @@
 use super::data::plain;
 use super::{Error, print};
 use crate::output::draw;
-use crate::rest::{Call, Format, RestOptions};
+use crate::rest::{Format, RestCall, RestOptions};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
@@ -113,10 +113,10 @@ impl Crdt {
                 ask(options, "delta_numeric", key, "add", json!({ "delta": amount })).await
             }
             Operation::Get { name, options } => {
-                show(options, &options.ask_json(Call::of_key("GET", "/v1/crdt/", name)).await?)
+                show(options, &options.ask_json(RestCall::of_key("GET", "/v1/crdt/", name)).await?)
             }
             Operation::Del { name, options } => {
-                show(options, &options.ask_json(Call::of_key("DELETE", "/v1/crdt/", name)).await?)
+                show(options, &options.ask_json(RestCall::of_key("DELETE", "/v1/crdt/", name)).await?)
             }
         }
     }
@@ -139,7 +139,7 @@ impl Member {
 }
 
 async fn ask(options: &RestOptions, kind: &str, key: &str, word: &str, body: Value) -> Result<(), Error> {
-    let mut call = Call::of_key("POST", &format!("/v1/crdt/{kind}:"), key).json(&body);
+    let mut call = RestCall::of_key("POST", &format!("/v1/crdt/{kind}:"), key).json(&body);
     call.path.push_str(&format!("/{word}"));
     show(options, &options.ask_json(call).await?)
 }

@@ -3,7 +3,7 @@
 
 use super::{Error, print};
 use crate::output::draw;
-use crate::rest::{Call, Format, RestOptions};
+use crate::rest::{Format, RestCall, RestOptions};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use std::io::Read;
@@ -116,7 +116,7 @@ pub struct Writing {
 }
 
 impl Writing {
-    fn on(&self, call: Call) -> Call {
+    fn on(&self, call: RestCall) -> RestCall {
         let call = call.query("w", self.w).query("sloppy", self.sloppy.then_some("true"));
         call.header("x-if-vector-clock", self.only_if.as_ref())
             .header("x-conflict-resolution", self.create.then_some("FAIL"))
@@ -202,7 +202,7 @@ impl Data {
             Data::Get(get) => get.run().await,
             Data::Put(put) => put.run().await,
             Data::Del(Del { key, writing }) => {
-                let call = writing.on(Call::of_key("DELETE", PATH, key));
+                let call = writing.on(RestCall::of_key("DELETE", PATH, key));
                 told(&writing.options, &writing.options.ask_json(call).await?)
             }
             Data::Batch(batch) => batch.run().await,
@@ -213,7 +213,7 @@ impl Data {
 
 impl Get {
     async fn run(&self) -> Result<(), Error> {
-        let call = Call::of_key("GET", PATH, &self.key)
+        let call = RestCall::of_key("GET", PATH, &self.key)
             .query("r", self.r)
             .query("explain", self.explain.then_some("true"))
             .query("raw", self.raw.then_some("true"))
@@ -247,14 +247,14 @@ fn explained(found: &Value) -> String {
 
 impl Put {
     async fn run(&self) -> Result<(), Error> {
-        let call = self.writing.on(Call::of_key("PUT", PATH, &self.key));
+        let call = self.writing.on(RestCall::of_key("PUT", PATH, &self.key));
         let options = &self.writing.options;
         let call = match &self.file {
             Some(path) => {
                 let file = path.display().to_string();
                 let bytes = std::fs::read(path).map_err(|reason| Error::File { file, reason })?;
                 let call = call.query("ttl", self.ttl).header("content-type", Some(&self.content_type));
-                Call { body: bytes, ..call }
+                RestCall { body: bytes, ..call }
             }
             None => call.json(&self.body()?),
         };
@@ -319,7 +319,7 @@ impl Batch {
         let entries = self.entries()?;
         let mut failed = 0;
         for some in entries.chunks(BATCH_MAX) {
-            let call = Call::new("POST", "/v1/data/batch/write").query("w", self.w);
+            let call = RestCall::new("POST", "/v1/data/batch/write").query("w", self.w);
             let answer = self.options.ask_json(call.json(&json!({ "entries": some }))).await?;
             failed += answer["failed"].as_u64().unwrap_or(0);
             print(self.render(&answer).as_bytes())?;
@@ -375,7 +375,7 @@ impl Scan {
         let mut page: Option<String> = None;
         let (mut rows, mut missing) = (Vec::new(), 0);
         while left > 0 {
-            let call = Call::new("GET", "/api/v1/store/range")
+            let call = RestCall::new("GET", "/api/v1/store/range")
                 .query("start", self.start.as_ref())
                 .query("end", self.end.as_ref())
                 .query("prefix", self.prefix.as_ref())

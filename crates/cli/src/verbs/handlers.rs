@@ -3,7 +3,7 @@
 use super::data::plain;
 use super::{Error, print};
 use crate::output::draw;
-use crate::rest::{Call, Format, RestOptions};
+use crate::rest::{Format, RestCall, RestOptions};
 use clap::Subcommand;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -44,11 +44,11 @@ impl Handlers {
             Handlers::Put { name, file, options } => {
                 let script = std::fs::read_to_string(file)
                     .map_err(|error| Error::Usage(format!("cannot read {}: {error}", file.display())))?;
-                let call = Call::of_key("PUT", "/v1/handlers/", name).json(&json!({ "script": script }));
+                let call = RestCall::of_key("PUT", "/v1/handlers/", name).json(&json!({ "script": script }));
                 say(options, &options.ask_json(call).await?, &format!("handler {name} is registered\n"))
             }
             Handlers::Del { name, options } => {
-                let call = Call::of_key("DELETE", "/v1/handlers/", name);
+                let call = RestCall::of_key("DELETE", "/v1/handlers/", name);
                 say(options, &options.ask_json(call).await?, &format!("handler {name} is gone\n"))
             }
         }
@@ -56,7 +56,7 @@ impl Handlers {
 }
 
 async fn list(options: &RestOptions) -> Result<(), Error> {
-    let answer = options.ask_json(Call::new("GET", "/v1/handlers")).await?;
+    let answer = options.ask_json(RestCall::new("GET", "/v1/handlers")).await?;
     let all = answer["handlers"].as_array().cloned().unwrap_or_default();
     let kind =
         |one: &Value| if one["built_in"] == true { "built in".to_owned() } else { plain(&one["script"]) };

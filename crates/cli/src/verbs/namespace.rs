@@ -4,7 +4,7 @@
 use super::data::plain;
 use super::{Error, print};
 use crate::output::draw;
-use crate::rest::{Call, Format, RestOptions};
+use crate::rest::{Format, RestCall, RestOptions};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
@@ -88,12 +88,12 @@ impl Namespace {
     pub async fn run(&self) -> Result<(), Error> {
         match self {
             Namespace::Ls { options } => {
-                let answer = options.ask_json(Call::new("GET", "/v1/namespaces")).await?;
+                let answer = options.ask_json(RestCall::new("GET", "/v1/namespaces")).await?;
                 let all = answer["namespaces"].as_array().cloned().unwrap_or_default();
                 show(options, &answer, &all)
             }
             Namespace::Show { name, options } => {
-                let answer = options.ask_json(Call::of_key("GET", PATH, name)).await?;
+                let answer = options.ask_json(RestCall::of_key("GET", PATH, name)).await?;
                 show(options, &answer, std::slice::from_ref(&answer))
             }
             Namespace::Create { name, copies, wants, options } => {
@@ -121,7 +121,7 @@ impl Namespace {
                 put(options, name, body).await
             }
             Namespace::Delete { name, options } => {
-                let answer = options.ask_json(Call::of_key("DELETE", PATH, name)).await?;
+                let answer = options.ask_json(RestCall::of_key("DELETE", PATH, name)).await?;
                 match options.write_out {
                     Format::Json => print(format!("{answer}\n").as_bytes()),
                     Format::Simple | Format::Table => {
@@ -134,7 +134,7 @@ impl Namespace {
 }
 
 async fn exists(options: &RestOptions, name: &str) -> Result<bool, Error> {
-    match options.ask(Call::of_key("GET", PATH, name)).await {
+    match options.ask(RestCall::of_key("GET", PATH, name)).await {
         Ok(_) => Ok(true),
         Err(Error::Rest { status: 404, .. }) => Ok(false),
         Err(error) => Err(error),
@@ -142,7 +142,7 @@ async fn exists(options: &RestOptions, name: &str) -> Result<bool, Error> {
 }
 
 async fn put(options: &RestOptions, name: &str, body: Map<String, Value>) -> Result<(), Error> {
-    let answer = options.ask_json(Call::of_key("PUT", PATH, name).json(&Value::Object(body))).await?;
+    let answer = options.ask_json(RestCall::of_key("PUT", PATH, name).json(&Value::Object(body))).await?;
     show(options, &answer, std::slice::from_ref(&answer))
 }
 

@@ -3,7 +3,7 @@
 use super::data::plain;
 use super::{Error, print};
 use crate::output::draw;
-use crate::rest::{Call, Format, RestOptions};
+use crate::rest::{Format, RestCall, RestOptions};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -73,23 +73,25 @@ impl Region {
         match self {
             Region::Ls { options } => list(options).await,
             Region::Add { name, peers, options } => {
-                let call = Call::of_key("PUT", "/v1/regions/", name).json(&json!({ "peers": peers }));
+                let call = RestCall::of_key("PUT", "/v1/regions/", name).json(&json!({ "peers": peers }));
                 say(options, &options.ask_json(call).await?, &format!("region {name} is listed\n"))
             }
             Region::Remove { name, options } => {
-                let call = Call::of_key("DELETE", "/v1/regions/", name);
+                let call = RestCall::of_key("DELETE", "/v1/regions/", name);
                 say(options, &options.ask_json(call).await?, &format!("region {name} is evicted\n"))
             }
             Region::Home { namespace, region, prefix, lease_ms, options } => {
                 let path = format!("/v1/namespaces/{namespace}/home");
                 let call = match region {
-                    None => Call::new("GET", &path).query("prefix", (!prefix.is_empty()).then_some(prefix)),
+                    None => {
+                        RestCall::new("GET", &path).query("prefix", (!prefix.is_empty()).then_some(prefix))
+                    }
                     Some(region) => {
                         let mut wanted = json!({ "region": region, "prefix": prefix });
                         if let Some(lease_ms) = lease_ms {
                             wanted["lease_ms"] = json!(lease_ms);
                         }
-                        Call::new("PUT", &path).json(&wanted)
+                        RestCall::new("PUT", &path).json(&wanted)
                     }
                 };
                 let answer = options.ask_json(call).await?;
@@ -104,7 +106,7 @@ impl Region {
 }
 
 async fn list(options: &RestOptions) -> Result<(), Error> {
-    let answer = options.ask_json(Call::new("GET", "/v1/regions")).await?;
+    let answer = options.ask_json(RestCall::new("GET", "/v1/regions")).await?;
     let regions = answer["regions"].as_array().cloned().unwrap_or_default();
     let row = |one: &Value| FIELDS.map(|field| plain(&one[field])).to_vec();
     let troubles = regions.iter().filter(|one| one["trouble"].is_string());

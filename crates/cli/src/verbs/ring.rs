@@ -6,7 +6,7 @@ use super::{Error, Options, print};
 use crate::client::duration;
 use crate::output::draw;
 use crate::progress::Progress;
-use crate::rest::{Call, Format, RestOptions};
+use crate::rest::{Format, RestCall, RestOptions};
 use clap::{Args, Subcommand};
 use proto::althing::store::v1::CreateJoinTokenRequest;
 use serde_json::Value;
@@ -101,7 +101,7 @@ impl Ring {
 }
 
 async fn tell(options: &RestOptions, method: &'static str, node: &str) -> Result<Value, Error> {
-    options.ask_json(Call::of_key(method, "/v1/ring/nodes/", node)).await
+    options.ask_json(RestCall::of_key(method, "/v1/ring/nodes/", node)).await
 }
 
 fn done(options: &RestOptions, answer: &Value, status: &str) -> Result<(), Error> {
@@ -118,7 +118,7 @@ fn done(options: &RestOptions, answer: &Value, status: &str) -> Result<(), Error
 async fn wait_until_gone(options: &RestOptions, node: &str) -> Result<(), Error> {
     let mut progress: Option<Progress> = None;
     loop {
-        let ring = options.ask_json(Call::new("GET", "/v1/ring")).await?;
+        let ring = options.ask_json(RestCall::new("GET", "/v1/ring")).await?;
         let nodes = ring["nodes"].as_array().cloned().unwrap_or_default();
         let Some(found) = nodes.iter().find(|found| found["node"] == node) else { break };
         let count = |name: &str| found["gives"][name].as_u64().unwrap_or(0);
@@ -135,7 +135,7 @@ async fn wait_until_gone(options: &RestOptions, node: &str) -> Result<(), Error>
 }
 
 async fn show(options: &RestOptions) -> Result<(), Error> {
-    let ring = options.ask_json(Call::new("GET", "/v1/ring")).await?;
+    let ring = options.ask_json(RestCall::new("GET", "/v1/ring")).await?;
     let nodes = ring["nodes"].as_array().cloned().unwrap_or_default();
     let text = match options.write_out {
         Format::Json => format!("{ring}\n"),

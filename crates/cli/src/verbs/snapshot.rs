@@ -1,8 +1,8 @@
 //! `althing snapshot`: saves a backup from a running member, prints its content, and makes the directory of a
 //! new cluster's member from one. Backups are those of etcd: its tools read ours, and these verbs read etcd's.
 
-mod restore;
-mod save;
+pub(super) mod restore;
+pub(super) mod save;
 
 use super::{Error, Options, print};
 use crate::output::{BackupStatus, Printer};

@@ -6,6 +6,7 @@
 mod audit;
 mod auth;
 mod backup;
+mod backups;
 mod book;
 mod browsers;
 mod chaos;

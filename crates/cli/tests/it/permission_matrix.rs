@@ -13,6 +13,7 @@ use differ::RawCodec;
 use jwt::{Claims, JwtKeys, SigningMethod};
 use prost::Message;
 use proto::althing::auth::v1 as data_auth;
+use proto::althing::backup::v1 as saved;
 use proto::althing::lease::v1 as lease_events;
 use proto::althing::lock::v1 as lock;
 use proto::althing::store::v1 as store;
@@ -304,9 +305,17 @@ fn calls() -> Vec<(&'static str, Bytes, Who)> {
         ("/althing.inspect.v1.InspectService/Watches", bytes(inspect::WatchesRequest::default()), ROOT),
         ("/althing.inspect.v1.InspectService/Leases", bytes(inspect::LeasesRequest::default()), ROOT),
         ("/althing.inspect.v1.InspectService/Compaction", bytes(inspect::CompactionRequest::default()), ROOT),
+        ("/althing.backup.v1.BackupService/Describe", bytes(saved::DescribeRequest {}), ROOT),
+        ("/althing.backup.v1.BackupService/Rows", bytes(saved::RowsRequest::default()), ROOT),
+        ("/althing.backup.v1.BackupService/Restore", bytes(restore_nothing()), ROOT),
         ("/grpc.health.v1.Health/Check", bytes(health::HealthCheckRequest::default()), Who::Anyone),
         ("/grpc.health.v1.Health/Watch", bytes(health::HealthCheckRequest::default()), Who::Anyone),
     ]
+}
+
+fn restore_nothing() -> saved::RestoreRequest {
+    let namespace = saved::NamespaceSettings { name: "default".to_owned(), copies: 3, ..Default::default() };
+    saved::RestoreRequest { namespace: Some(namespace), ..Default::default() }
 }
 
 /// A member and a node with users of both planes, and a token of each user; then those that are good for nothing.

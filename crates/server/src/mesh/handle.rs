@@ -131,6 +131,7 @@ fn size(request: &Request) -> usize {
         | Request::Get(_)
         | Request::Scan(_)
         | Request::Conflicts { .. }
+        | Request::Rows { .. }
         | Request::Query(_) => size_of::<Request>(),
     }
 }

@@ -37,7 +37,9 @@ impl RequestKind {
             Request::Write(_) => RequestKind::Write,
             Request::Read { .. } | Request::Get(_) => RequestKind::Read,
             Request::Batch(_) => RequestKind::Batch,
-            Request::Scan(_) | Request::Query(_) | Request::Conflicts { .. } => RequestKind::Scan,
+            Request::Scan(_) | Request::Query(_) | Request::Conflicts { .. } | Request::Rows { .. } => {
+                RequestKind::Scan
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 /// More revisions than were made since any backup that an operator restores; etcd's own advice.
-const RAISE_DEFAULT: i64 = 1_000_000_000;
+pub const RAISE_DEFAULT: i64 = 1_000_000_000;
 
 const EXAMPLE: &str = "\
 Example: a single node
@@ -29,31 +29,31 @@ Example: a cluster of three, once on each machine with its own name
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Restore {
-    file: PathBuf,
+    pub file: PathBuf,
     /// Where the new member's data goes; there must be nothing in it
     #[arg(long, value_name = "DIR")]
-    data_dir: PathBuf,
+    pub data_dir: PathBuf,
     /// The name that the member will be started with
     #[arg(long, default_value = "default")]
-    name: String,
+    pub name: String,
     /// All members of the new cluster, as they will be started [default: this member alone]
     #[arg(long, value_name = "NAME=HOST:PORT,...", value_delimiter = ',')]
-    initial_cluster: Vec<String>,
+    pub initial_cluster: Vec<String>,
     /// The region that the members will be started with
     #[arg(long, default_value = "default")]
-    region: String,
+    pub region: String,
     /// The token that the members will be started with [default: that of the region]
     #[arg(long, alias = "initial-cluster-token")]
-    cluster_token: Option<String>,
+    pub cluster_token: Option<String>,
     /// How far the revision is raised; 0 leaves it, and its past, as they were
     #[arg(long, value_name = "N", default_value_t = RAISE_DEFAULT)]
-    bump_revision: i64,
+    pub bump_revision: i64,
     /// Everything before the raised revision counts as compacted; goes with --bump-revision, as in etcd
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    mark_compacted: Option<bool>,
+    pub mark_compacted: Option<bool>,
     /// Accepts a file without a SHA-256 at its end: a database copied from etcd's data directory
     #[arg(long)]
-    skip_hash_check: bool,
+    pub skip_hash_check: bool,
 }
 
 impl Restore {

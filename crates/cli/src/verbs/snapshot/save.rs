@@ -14,7 +14,7 @@ use std::path::Path;
 /// same disk.
 const UNSYNCED_BYTES_MAX: u64 = 8 << 20;
 /// As `nice` counts: on a member's own machine its requests go first.
-const NICENESS: i32 = 10;
+pub const NICENESS: i32 = 10;
 
 pub async fn save(client: &Client, to: &Path) -> Result<(), Error> {
     // The backup works without it.
@@ -60,20 +60,20 @@ async fn receive(client: &Client, part: &Path, mut file: File) -> Result<(), Err
 
 /// A digest of everything but the last bytes, which are to be that digest.
 #[derive(Default)]
-struct TrailingDigest {
+pub struct TrailingDigest {
     digest: Sha256,
     held_back: Vec<u8>,
 }
 
 impl TrailingDigest {
-    fn add(&mut self, bytes: &[u8]) {
+    pub fn add(&mut self, bytes: &[u8]) {
         self.held_back.extend_from_slice(bytes);
         let sure = self.held_back.len().saturating_sub(DIGEST_BYTES);
         self.digest.update(&self.held_back[..sure]);
         self.held_back.drain(..sure);
     }
 
-    fn matches_the_end(self) -> bool {
+    pub fn matches_the_end(self) -> bool {
         self.held_back == self.digest.finish()
     }
 }

@@ -19,12 +19,13 @@ use crate::merge::merge;
 use crate::mesh::coordinator::Coordinator;
 use crate::mesh::coordinator::forward::{Obstacle, TriedNodes};
 use crate::mesh::{Client, Mesh, Operation, Pending, Then, Turn};
+use crate::op::Op;
 use crate::record::{METADATA_MAX, Record};
 use crate::request::{Reply, Write};
 use ack_tracker::AckTracker;
 pub(in crate::mesh) use apply::stamp_after;
 use apply::{Applied, NotApplied, Stamped};
-use base::limits::{MESH_NAME_BYTES_MAX, REQUEST_BYTES_MAX};
+use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX, REQUEST_BYTES_MAX};
 use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId};
 use bytes::Bytes;
@@ -156,7 +157,9 @@ impl Mesh {
             return Err(Code::EmptyKey);
         }
         let crowded = write.attributes.metadata.len() > METADATA_MAX;
-        if crowded || size > REQUEST_BYTES_MAX || write.key.name_bytes() > MESH_NAME_BYTES_MAX {
+        let size_max =
+            if matches!(write.op, Op::Restore(_)) { MESH_RECORD_BYTES_MAX } else { REQUEST_BYTES_MAX };
+        if crowded || size > size_max || write.key.name_bytes() > MESH_NAME_BYTES_MAX {
             return Err(Code::RequestTooLarge);
         }
         if write.w.is_some_and(|w| w == 0 || usize::from(w) > route.read.len()) || route.read.is_empty() {

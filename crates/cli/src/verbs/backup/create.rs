@@ -1,0 +1,348 @@
+//! `althing backup create`: the coordination store as one member has it at one entry, and the rows of the data plane from every
+//! node that can be reached. All of it is read after the backup began, so nothing is missing that was acknowledged before.
+
+use super::nodes::{self, Node};
+use super::{Error, Options, Place, print};
+use crate::progress::Progress;
+use crate::verbs::snapshot::save::{NICENESS, TrailingDigest};
+use ::backup::{
+    BackupId, BackupKey, CoordPart, Copies, DataRow, Manifest, MeshPart, NamespaceEntry, NodeEntry,
+    ObjectRef, Pace, PartitionPart, RowChunks, Target, Writer,
+};
+use bytes::Bytes;
+use clap::Args;
+use proto::althing::backup::v1::{RowsRequest, RowsResponse};
+use std::io::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const EXAMPLE: &str = "\
+Example: into a directory, and into a bucket at 20 MB a second
+  althing backup create /backups --endpoints 10.0.0.1:2379
+  AWS_ACCESS_KEY_ID=… AWS_SECRET_ACCESS_KEY=… althing backup create s3://bucket/althing --limit-rate 20MB
+
+Example: encrypted
+  openssl rand -hex 32 > backup.key
+  althing backup create /backups --key-file backup.key
+
+A backup that was interrupted is started again with the same words: what it had sent is not sent again.";
+
+/// Of the coordination store.
+const PIECE_BYTES: usize = 4 << 20;
+/// How often the data plane is read from the beginning because its ring has changed, and the pause before that.
+const ATTEMPTS: usize = 10;
+const PAUSE: Duration = Duration::from_secs(1);
+
+#[derive(Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Create {
+    #[command(flatten)]
+    place: Place,
+    /// How many bytes are sent in a second at most, as 500KB, 20MB or 1GB
+    #[arg(long, value_name = "BYTES", value_parser = parse_rate)]
+    limit_rate: Option<u64>,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Why the data plane must be read again.
+enum Trouble {
+    RingChanged,
+    Failed(Error),
+}
+
+impl<E: Into<Error>> From<E> for Trouble {
+    fn from(error: E) -> Trouble {
+        Trouble::Failed(error.into())
+    }
+}
+
+impl Create {
+    pub async fn run(&self) -> Result<(), Error> {
+        // The backup works without it.
+        let _ = rustix::process::nice(NICENESS);
+        let (target, key) = self.place.open()?;
+        let cut_ms = now_ms();
+        let id = BackupId::at_ms(cut_ms);
+        let nodes = nodes::reachable(&self.options).await?;
+        let manifest = self.save(&target, key.as_ref(), &id, cut_ms, nodes).await?;
+        let told = format!(
+            "Backup {id} saved: revision {}, {} rows, {} bytes, {} sent\n",
+            manifest.coord.as_ref().map_or(0, |coord| coord.revision),
+            manifest.rows(),
+            manifest.content_bytes(),
+            manifest.sent_bytes
+        );
+        print(told.as_bytes())
+    }
+
+    async fn save(
+        &self,
+        target: &Target,
+        key: Option<&BackupKey>,
+        id: &BackupId,
+        cut_ms: u64,
+        mut nodes: Vec<Node>,
+    ) -> Result<Manifest, Error> {
+        let mut writer = Writer::begin(target, key, Pace::new(self.limit_rate), id.clone()).await?;
+        let saved = match save_coord(&mut writer, &nodes).await {
+            Ok(coord) => save_mesh_retrying(&mut writer, &mut nodes).await.map(|mesh| (coord, mesh)),
+            Err(error) => Err(error),
+        };
+        let (coord, mesh) = match saved {
+            Ok(saved) => saved,
+            Err(error) => {
+                // The first error matters more than the marker.
+                let _ = writer.give_up().await;
+                return Err(error);
+            }
+        };
+        let cluster = nodes.first().map_or(0, |node| node.about.cluster_id);
+        let manifest = Manifest {
+            version: 1,
+            id: id.clone(),
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            cluster: format!("{cluster:x}"),
+            cut_ms,
+            finished_ms: now_ms(),
+            coord: Some(coord),
+            mesh: Some(mesh),
+            sent_bytes: 0,
+        };
+        Ok(writer.finish(manifest).await?)
+    }
+}
+
+/// From the first node that has the coordination store.
+async fn save_coord(writer: &mut Writer<'_>, nodes: &[Node]) -> Result<CoordPart, Error> {
+    let mut trouble = Error::Incomplete("no member can be reached".to_owned());
+    for node in nodes {
+        match node.client.snapshot().await {
+            Ok(pieces) => return save_pieces(writer, node, pieces).await,
+            Err(error) => trouble = error.into(),
+        }
+    }
+    Err(trouble)
+}
+
+async fn save_pieces(
+    writer: &mut Writer<'_>,
+    node: &Node,
+    mut pieces: tonic::Streaming<proto::etcdserverpb::SnapshotResponse>,
+) -> Result<CoordPart, Error> {
+    let (mut objects, mut content): (Vec<ObjectRef>, Vec<u8>) = (Vec::new(), Vec::new());
+    let (mut digest, mut bytes, mut progress) = (TrailingDigest::default(), 0, None);
+    while let Some(piece) = pieces.message().await.map_err(client::Error::from)? {
+        digest.add(&piece.blob);
+        bytes += piece.blob.len() as u64;
+        content.extend_from_slice(&piece.blob);
+        while content.len() >= PIECE_BYTES {
+            let rest = content.split_off(PIECE_BYTES);
+            objects.push(writer.put(&content).await?);
+            content = rest;
+        }
+        let total = bytes + piece.remaining_bytes;
+        progress.get_or_insert_with(|| Progress::new("saving keys", "bytes", total)).tell(bytes);
+    }
+    if !content.is_empty() {
+        objects.push(writer.put(&content).await?);
+    }
+    if let Some(progress) = progress {
+        progress.end();
+    }
+    if !digest.matches_the_end() {
+        return Err(Error::Digest);
+    }
+    let member = format!("{:x}", node.about.node);
+    Ok(CoordPart { member, revision: node.about.revision, bytes, objects })
+}
+
+async fn save_mesh_retrying(writer: &mut Writer<'_>, nodes: &mut [Node]) -> Result<MeshPart, Error> {
+    for attempt in 1.. {
+        match save_mesh(writer, nodes).await {
+            Ok(mesh) => return Ok(mesh),
+            Err(Trouble::Failed(error)) => return Err(error),
+            Err(Trouble::RingChanged) if attempt >= ATTEMPTS => {
+                let message = "the ring keeps changing: take the backup when `althing ring` shows no moves";
+                return Err(Error::Incomplete(message.to_owned()));
+            }
+            Err(Trouble::RingChanged) => {
+                tokio::time::sleep(PAUSE).await;
+                nodes::refresh(nodes).await?;
+            }
+        }
+    }
+    unreachable!("the last attempt returns")
+}
+
+async fn save_mesh(writer: &mut Writer<'_>, nodes: &[Node]) -> Result<MeshPart, Trouble> {
+    let epoch = nodes.iter().map(|node| node.about.epoch).max().unwrap_or(0);
+    if nodes.iter().any(|node| node.about.epoch != epoch) {
+        return Err(Trouble::RingChanged);
+    }
+    let (n_missing, absent) = nodes::missing(nodes);
+    let named = absent.iter().map(|node| format!("{node:x}")).collect::<Vec<_>>().join(", ");
+    if n_missing > 0 {
+        let message = format!(
+            "too few replicas of {n_missing} partitions can be reached: --endpoints must name the nodes {named}"
+        );
+        return Err(Error::Incomplete(message).into());
+    }
+    if !absent.is_empty() {
+        let warning = format!(
+            "Warning: saved without the nodes {named}; every partition has a majority of its replicas\n"
+        );
+        // The backup matters more.
+        let _ = std::io::stderr().write_all(warning.as_bytes());
+    }
+    let serving: Vec<&Node> = nodes.iter().filter(|node| node.about.is_serving).collect();
+    let partitions = RowSaver { writer, epoch, nodes: &serving }.save().await?;
+    let about = &serving[0].about;
+    let was_read = |node: &u64| serving.iter().any(|other| other.about.node == *node);
+    let entry = |node: &u64| NodeEntry { node: format!("{node:x}"), was_read: was_read(node) };
+    let namespace = |given: &proto::althing::backup::v1::NamespaceSettings| NamespaceEntry {
+        name: given.name.clone(),
+        id: given.id,
+        copies: given.copies,
+        kind: given.kind,
+        policy: given.policy,
+    };
+    Ok(MeshPart {
+        epoch,
+        nodes: about.nodes.iter().map(entry).collect(),
+        namespaces: about.namespaces.iter().map(namespace).collect(),
+        partitions,
+    })
+}
+
+/// Reads the rows of all nodes side by side.
+struct RowSaver<'a, 'b> {
+    writer: &'a mut Writer<'b>,
+    epoch: u64,
+    nodes: &'a [&'a Node],
+}
+
+impl RowSaver<'_, '_> {
+    async fn save(mut self) -> Result<Vec<PartitionPart>, Trouble> {
+        // Every replica has about as much, and most rows are the same.
+        let total = self.nodes.iter().map(|node| node.about.stored_bytes).sum();
+        let mut progress = Progress::new("saving data", "bytes", total);
+        let mut copies = Copies::of(self.nodes.len());
+        let mut from = vec![Bytes::new(); self.nodes.len()];
+        let (mut parts, mut open, mut read_bytes): (Vec<PartitionPart>, Option<OpenPart>, u64) =
+            (Vec::new(), None, 0);
+        loop {
+            let lacking: Vec<usize> = copies.lacking().collect();
+            for nth in &lacking {
+                let page = self.page(*nth, from[*nth].clone()).await?;
+                from[*nth] = page.next.clone();
+                let rows: Vec<DataRow> =
+                    page.rows.into_iter().map(|row| DataRow { key: row.key, value: row.value }).collect();
+                read_bytes += rows.iter().map(|row| (row.key.len() + row.value.len()) as u64).sum::<u64>();
+                copies.add(*nth, rows, page.next.is_empty());
+            }
+            progress.tell(read_bytes);
+            let mut any = false;
+            while let Some(merged) = copies.next() {
+                any = true;
+                let partition = partition_of(&merged.key);
+                if open.as_ref().is_some_and(|open| open.part.partition != partition)
+                    && let Some(done) = open.take()
+                {
+                    parts.push(done.finish(self.writer).await?);
+                }
+                let open = open.get_or_insert_with(|| OpenPart::new(partition));
+                for row in merged.rows() {
+                    open.add(self.writer, &row).await?;
+                }
+            }
+            if !any && lacking.is_empty() {
+                break;
+            }
+        }
+        if let Some(done) = open {
+            parts.push(done.finish(self.writer).await?);
+        }
+        progress.end();
+        Ok(parts)
+    }
+
+    async fn page(&mut self, nth: usize, from: Bytes) -> Result<RowsResponse, Trouble> {
+        let node = self.nodes[nth];
+        let page = node.client.rows(RowsRequest { from }).await;
+        let page = page.map_err(|error| {
+            let message = format!("node {:x} at {}: {error}", node.about.node, node.client.endpoint());
+            Trouble::Failed(Error::Incomplete(message))
+        })?;
+        if page.epoch == self.epoch { Ok(page) } else { Err(Trouble::RingChanged) }
+    }
+}
+
+/// A partition whose rows are being saved.
+struct OpenPart {
+    part: PartitionPart,
+    chunks: RowChunks,
+}
+
+impl OpenPart {
+    fn new(partition: Option<u8>) -> OpenPart {
+        OpenPart {
+            part: PartitionPart { partition, rows: 0, objects: Vec::new() },
+            chunks: RowChunks::default(),
+        }
+    }
+
+    async fn add(&mut self, writer: &mut Writer<'_>, row: &DataRow) -> Result<(), Error> {
+        self.part.rows += 1;
+        if let Some(content) = self.chunks.add(row) {
+            self.part.objects.push(writer.put(&content).await?);
+        }
+        Ok(())
+    }
+
+    async fn finish(mut self, writer: &mut Writer<'_>) -> Result<PartitionPart, Error> {
+        if let Some(content) = self.chunks.finish() {
+            self.part.objects.push(writer.put(&content).await?);
+        }
+        Ok(self.part)
+    }
+}
+
+/// Rows of records lie by partition; others lie in none.
+fn partition_of(key: &[u8]) -> Option<u8> {
+    match key {
+        [super::selection::RECORD, partition, ..] => Some(*partition),
+        _ => None,
+    }
+}
+
+pub fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64)
+}
+
+fn parse_rate(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit: u64 = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 1,
+        "K" | "KB" => 1_000,
+        "M" | "MB" => 1_000_000,
+        "G" | "GB" => 1_000_000_000,
+        _ => return Err(format!("{text} is no rate: give it as 500KB, 20MB or 1GB")),
+    };
+    let number =
+        digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).filter(|rate| *rate > 0);
+    number.ok_or_else(|| format!("{text} is no rate: give it as 500KB, 20MB or 1GB"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read_with_and_without_units() {
+        assert_eq!(parse_rate("20MB"), Ok(20_000_000));
+        assert_eq!((parse_rate("7"), parse_rate("3k")), (Ok(7), Ok(3_000)));
+        for bad in ["", "0", "-1", "MB", "1.5MB", "5 parsecs"] {
+            assert!(parse_rate(bad).is_err(), "{bad}");
+        }
+    }
+}
