@@ -153,7 +153,7 @@ impl LockHandle<'_> {
     /// by the lock API are found.
     pub async fn places(self, prefix: Bytes, limit: usize) -> Result<Vec<Bytes>, Code> {
         let (asker, places) = oneshot::channel();
-        self.handle.shared.core.apply.queue.push(ApplyMessage::LockPlaces { prefix, limit, asker });
+        self.handle.core().apply.queue.push(ApplyMessage::LockPlaces { prefix, limit, asker });
         places.await.map_err(|_| Code::Stopped)
     }
 
