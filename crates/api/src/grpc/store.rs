@@ -71,9 +71,11 @@ impl StoreService for StoreApi {
         match action {
             Action::Get => {}
             Action::Set => {
-                drop(self.handle.maintenance().set_quota(Some(bytes)).await.map_err(refusal::render)?)
+                self.handle.maintenance().set_quota(Some(bytes)).await.map_err(refusal::render)?;
             }
-            Action::Reset => drop(self.handle.maintenance().set_quota(None).await.map_err(refusal::render)?),
+            Action::Reset => {
+                self.handle.maintenance().set_quota(None).await.map_err(refusal::render)?;
+            }
         }
         let status = self.handle.status();
         Ok(Response::new(QuotaResponse {
