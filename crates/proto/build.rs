@@ -17,7 +17,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     ];
     let files = etcd
         .into_iter()
-        .chain(["health.proto", "lock.proto", "lease_events.proto", "store.proto", "data_auth.proto"])
+        .chain([
+            "health.proto",
+            "lock.proto",
+            "lease_events.proto",
+            "store.proto",
+            "data_auth.proto",
+            "inspect.proto",
+        ])
         .map(|file| root.join(file));
     let descriptors = protox::compile(files, [root])?;
     // The same descriptors for code that handles messages without knowing their types.

@@ -60,13 +60,13 @@ fn count(root: &Path) -> Result<CostResult, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
         .current_dir(root)
-        .args(["build", "--release", "-p", "server", "--example", "cost"])
+        .args(["build", "--profile", "dist", "-p", "server", "--example", "cost"])
         .status();
     if !built.is_ok_and(|status| status.success()) {
         return Err("cargo could not build the program that is measured".into());
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let program = target.join("release/examples/cost");
+    let program = target.join("dist/examples/cost");
     let mut counted = CostResult::new();
     for case in CASES {
         let [few, many] = OPERATIONS.map(|operations| instructions(&program, case, operations));

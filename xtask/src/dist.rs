@@ -85,9 +85,16 @@ fn make(root: &Path, options: &DistOptions) -> io::Result<Vec<PathBuf>> {
 }
 
 fn build(root: &Path) -> io::Result<PathBuf> {
-    call(Command::new("cargo").current_dir(root).args(["build", "--release", "--locked", "-p", "althing"]))?;
+    call(Command::new("cargo").current_dir(root).args([
+        "build",
+        "--profile",
+        "dist",
+        "--locked",
+        "-p",
+        "althing",
+    ]))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target.join("release/althing"))
+    Ok(target.join("dist/althing"))
 }
 
 fn version(root: &Path) -> io::Result<String> {

@@ -10,14 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 pub const HELP: &str = "
-  flake [--runs N] [--busy LOOPS] [--filter NAME]
-             the tests of the workspace N times (10), every other time beside LOOPS busy loops (4), only those whose
-             name contains NAME if one is given; lists each test that failed, how often, and where its output lies
+  flake [--runs N] [--busy LOOPS] [--package CRATE] [--filter NAME]
+             the tests of the workspace, or of one crate, N times (10), every other time beside LOOPS busy loops (4), only
+             those whose name contains NAME if one is given; lists each that failed, how often, and where its output lies
 ";
 
 struct FlakeOptions {
     runs: usize,
     busy: usize,
+    package: Option<String>,
     filter: Option<String>,
 }
 
@@ -53,13 +54,14 @@ pub fn run(root: &Path, arguments: Vec<String>) -> ExitCode {
 }
 
 fn parse(arguments: &[String]) -> Result<FlakeOptions, String> {
-    let mut options = FlakeOptions { runs: 10, busy: 4, filter: None };
+    let mut options = FlakeOptions { runs: 10, busy: 4, package: None, filter: None };
     for pair in arguments.chunks(2) {
         let [name, value] = pair else { return Err(format!("{} needs a value", pair[0])) };
         let number = || value.parse::<usize>().map_err(|_| format!("{name} takes a number, not {value}"));
         match name.as_str() {
             "--runs" => options.runs = number()?,
             "--busy" => options.busy = number()?,
+            "--package" => options.package = Some(value.clone()),
             "--filter" => options.filter = Some(value.clone()),
             _ => return Err(format!("unknown option {name}")),
         }
@@ -69,7 +71,12 @@ fn parse(arguments: &[String]) -> Result<FlakeOptions, String> {
 
 fn tests(root: &Path, options: &FlakeOptions) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root).args(["test", "--workspace", "--no-fail-fast"]).args(&options.filter);
+    command.current_dir(root).args(["test", "--no-fail-fast"]);
+    match &options.package {
+        Some(package) => command.args(["--package", package]),
+        None => command.arg("--workspace"),
+    };
+    command.args(&options.filter);
     command
 }
 

@@ -61,15 +61,45 @@ pub fn run(root: &Path, arguments: Vec<String>) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let share = Duration::from_secs_f64(options.minutes * 60.0 / names.len() as f64);
+    println!(
+        "{} targets, {} s for each\n\n| target | inputs | edges | outcome |\n|---|---|---|---|",
+        names.len(),
+        seconds(share)
+    );
     let mut failed = Vec::new();
     for name in &names {
-        println!("fuzzing {name} for {} s", share.as_secs().max(1));
-        if !fuzz(root, &triple, name, share, options.jobs) {
-            failed.push(name.clone());
+        match fuzz(root, &triple, name, share, options.jobs) {
+            Ok(log) => println!("| {name} | {} | {} | held |", count(&log, INPUTS), count(&log, EDGES)),
+            Err(log) => {
+                println!("| {name} | {} | {} | FAILED |", count(&log, INPUTS), count(&log, EDGES));
+                eprintln!("{}", end_of(&log));
+                failed.push(name.clone());
+            }
         }
     }
-    println!("{} targets, {} failed {failed:?}", names.len(), failed.len());
+    println!("\n{} targets, {} failed {failed:?}", names.len(), failed.len());
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What libFuzzer writes before the figures of the table: inputs that were run, and edges of the code that they reached.
+const INPUTS: &str = "stat::number_of_executed_units:";
+const EDGES: &str = "cov:";
+/// Lines of a failed target's log that are shown.
+const SHOWN_LINES: usize = 60;
+
+/// The last number behind a word of the log, or nothing where it has none.
+fn count<'a>(log: &'a str, word: &str) -> &'a str {
+    log.rsplit_once(word).and_then(|(_, rest)| rest.split_whitespace().next()).unwrap_or("")
+}
+
+fn end_of(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n")
+}
+
+/// libFuzzer counts in whole seconds, and takes 0 for no end.
+fn seconds(share: Duration) -> u64 {
+    share.as_secs().max(1)
 }
 
 fn parse(arguments: &[String]) -> Option<FuzzOptions> {
@@ -128,19 +158,17 @@ fn build(root: &Path, triple: &str) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-fn fuzz(root: &Path, triple: &str, name: &str, share: Duration, jobs: u32) -> bool {
+/// Runs one target. What libFuzzer says is returned, as an error when it met an input on which the target failed.
+fn fuzz(root: &Path, triple: &str, name: &str, share: Duration, jobs: u32) -> Result<String, String> {
     let folder = |kind: &str| root.join("fuzz").join(kind).join(name);
     let (grown, corpus, crashes) = (folder("grown"), folder("corpus"), folder("crashes"));
     for folder in [&grown, &corpus, &crashes] {
-        if let Err(error) = std::fs::create_dir_all(folder) {
-            eprintln!("cannot create {}: {error}", folder.display());
-            return false;
-        }
+        std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
     let mut command = Command::new(root.join("fuzz/target").join(triple).join("release/althing-fuzz"));
     command
         .env("FUZZ_TARGET", name)
-        .arg(format!("-max_total_time={}", share.as_secs().max(1)))
+        .arg(format!("-max_total_time={}", seconds(share)))
         .arg(format!("-rss_limit_mb={MEMORY_MB}"))
         .arg(format!("-timeout={INPUT_SECONDS}"))
         .arg(format!("-max_len={INPUT_BYTES}"))
@@ -149,6 +177,28 @@ fn fuzz(root: &Path, triple: &str, name: &str, share: Duration, jobs: u32) -> bo
     if jobs > 1 {
         command.arg(format!("-fork={jobs}"));
     }
-    command.arg(&grown).arg(&corpus);
-    command.status().is_ok_and(|status| status.success())
+    let out = command.arg(&grown).arg(&corpus).output().map_err(|error| error.to_string())?;
+    let log = String::from_utf8_lossy(&out.stderr).into_owned();
+    if out.status.success() { Ok(log) } else { Err(log) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "#2\tINITED cov: 41 ft: 50 corp: 1/1b exec/s: 0 rss: 40Mb\n\
+        #9\tDONE   cov: 57 ft: 90 corp: 4/9b lim: 4 exec/s: 4 rss: 41Mb\n\
+        stat::number_of_executed_units: 9\nstat::peak_rss_mb: 41\n";
+
+    #[test]
+    fn the_last_figures_of_a_log_are_read() {
+        assert_eq!((count(LOG, INPUTS), count(LOG, EDGES)), ("9", "57"));
+        assert_eq!(count("killed", INPUTS), "");
+    }
+
+    #[test]
+    fn a_share_below_a_second_is_one() {
+        assert_eq!(seconds(Duration::from_millis(300)), 1);
+        assert_eq!(seconds(Duration::from_millis(2_900)), 2);
+    }
 }

@@ -3,8 +3,8 @@
 //! and `bench-vs` compare with a real etcd, `costs` counts instructions, `flake` finds tests that fail now and then,
 //! `fuzz` runs the fuzz targets, `malicious-peer` lies to real members on their peer ports, `hostile` measures honest clients
 //! beside hostile ones, `audit` holds the dependencies against deny.toml, `reference` writes the reference pages of the
-//! documents, `soak` runs every world of the simulator, `dist` makes the
-//! packages.
+//! documents, `soak` runs every world of the simulator, `dist` makes the packages, `old-release` builds the
+//! release before this one for tests of upgrades.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks on its streams")]
 
@@ -18,6 +18,7 @@ mod flake;
 mod fuzz;
 mod hostile;
 mod malicious_peer;
+mod old_release;
 mod reference;
 mod soak;
 mod tidy;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         Some("dist") => dist::run(root(), std::env::args().skip(2).collect()),
         Some("flake") => flake::run(root(), std::env::args().skip(2).collect()),
         Some("fuzz") => fuzz::run(root(), std::env::args().skip(2).collect()),
+        Some("old-release") => old_release::run(root()),
         Some("malicious-peer") => malicious_peer::run(root(), std::env::args().skip(2).collect()),
         Some("reference") => reference::run(root()),
         Some("soak") => soak::run(root(), std::env::args().skip(2).collect()),
@@ -69,6 +71,7 @@ fn help() -> String {
         flake::HELP,
         fuzz::HELP,
         malicious_peer::HELP,
+        old_release::HELP,
         hostile::HELP,
         reference::HELP,
         soak::HELP,

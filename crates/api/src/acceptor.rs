@@ -49,6 +49,9 @@ impl Acceptor {
     /// A connection that is not admitted is closed by dropping it.
     fn admit(&self, stream: Socket, address: IpAddr) -> Option<ClientConn> {
         let slot_guard = self.connections.admit(address)?;
+        if let Some(address) = stream.tcp().and_then(|tcp| tcp.peer_addr().ok()) {
+            slot_guard.client().set_address(address);
+        }
         let deadline = Box::pin(sleep_until(Instant::now() + GREETING_TIMEOUT));
         let greeting_timer = Some(GreetingTimer { received: 0, deadline });
         let stream = MaybeTls::Plain(stream);

@@ -118,7 +118,7 @@ async fn receive(conn: ClientConn, shared: Arc<ConnContext>, stopping: watch::Re
     match greeted {
         Ok((conn, Protocol::Peer)) => {
             if let (Some(peers), Ok(stream)) = (&shared.peers, conn.into_blocking()) {
-                peers.adopt_peer(stream);
+                peers.peer_port().adopt(stream);
             }
         }
         Ok((conn, Protocol::Http2 { input })) => Connection::new(conn, input, shared, stopping).serve().await,
@@ -178,7 +178,7 @@ impl ConnContext {
     fn identity_of(&self, conn: &ClientConn) -> Option<ClientIdentity> {
         self.tls.as_ref().filter(|tls| tls.names_users)?;
         let name = conn.certified_name()?;
-        let certificate_token = self.users.as_ref()?.certificate_token(&name)?;
+        let certificate_token = self.users.as_ref()?.auth().certificate_token(&name)?;
         Some(ClientIdentity { name: name.as_str().into(), certificate_token: certificate_token.into() })
     }
 
@@ -186,7 +186,7 @@ impl ConnContext {
     fn certificate_token_of(&self, conn: &ClientConn) -> Option<Bytes> {
         self.tls.as_ref().filter(|tls| tls.names_users)?;
         let handle = &self.fast.as_ref()?.handle;
-        handle.certificate_token(&conn.certified_name()?).map(Bytes::from)
+        handle.auth().certificate_token(&conn.certified_name()?).map(Bytes::from)
     }
 }
 

@@ -4,6 +4,7 @@
 //! that have been idle for longest. A new connection without a slot gets one of a few limited ones for a short while, on
 //! which only operators' calls are answered, and all else refused. See docs/adr/0051.
 
+use crate::clients::ClientRecord;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use server::Registry;
@@ -94,6 +95,7 @@ struct Slot {
     address: IpAddr,
     state: AtomicU64,
     closing: Notify,
+    client: Arc<ClientRecord>,
 }
 
 /// A request is under way.
@@ -148,7 +150,8 @@ impl Connections {
         }
         state.limited += 1;
         self.metrics.limited.inc();
-        Some(self.slot_guard(None, Slot::new(address, now_ms)))
+        let number = state.take_number();
+        Some(self.slot_guard(None, Slot::new(number, address, now_ms)))
     }
 
     fn slot_guard(self: &Arc<Connections>, number: Option<u64>, slot: Arc<Slot>) -> SlotGuard {
@@ -167,11 +170,15 @@ impl Connections {
         }
         state.open += 1;
         *state.open_from.entry(address).or_default() += 1;
-        let number = state.next;
-        state.next += 1;
-        let slot = Slot::new(address, now_ms);
+        let number = state.take_number();
+        let slot = Slot::new(number, address, now_ms);
         state.slots.insert(number, slot.clone());
         Some(self.slot_guard(Some(number), slot))
+    }
+
+    /// The connections within the limit, the oldest first.
+    pub fn clients(&self) -> Vec<Arc<ClientRecord>> {
+        self.lock().slots.values().map(|slot| slot.client.clone()).collect()
     }
 
     /// Closes some idle connections, of one address or of the one that has most. False if none is idle.
@@ -204,6 +211,12 @@ impl Connections {
 }
 
 impl TableState {
+    /// The first is 1.
+    fn take_number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
     /// The connections that are closed first.
     fn idle_of(&self, address: Option<IpAddr>, at_most: usize) -> Vec<Arc<Slot>> {
         let of_address = |slot: &&Arc<Slot>| address.is_none_or(|address| slot.address == address);
@@ -230,8 +243,9 @@ impl TableState {
 }
 
 impl Slot {
-    fn new(address: IpAddr, now_ms: u64) -> Arc<Slot> {
-        Arc::new(Slot { address, state: AtomicU64::new(now_ms), closing: Notify::new() })
+    fn new(number: u64, address: IpAddr, now_ms: u64) -> Arc<Slot> {
+        let (state, closing, client) = (AtomicU64::new(now_ms), Notify::new(), ClientRecord::new(number));
+        Arc::new(Slot { address, state, closing, client })
     }
 
     /// False if a request has arrived meanwhile.
@@ -270,6 +284,11 @@ pub struct SlotGuard {
 }
 
 impl SlotGuard {
+    /// What is known of the client.
+    pub fn client(&self) -> &Arc<ClientRecord> {
+        &self.slot.client
+    }
+
     /// A complete request has arrived. False if the connection is closing: then it must not be executed.
     pub fn begin_request(&self) -> bool {
         let begun = self.slot.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {

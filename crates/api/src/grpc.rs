@@ -14,6 +14,7 @@ pub mod etcd_lock;
 pub mod fence;
 pub mod follow;
 pub mod health;
+pub mod inspect;
 pub mod kv;
 pub mod kv_service;
 pub mod lease;

@@ -5,6 +5,7 @@
 mod acceptor;
 mod audit;
 mod browsers;
+mod clients;
 mod conn;
 mod connections;
 mod console;
@@ -13,6 +14,8 @@ pub mod fuzzing;
 mod gateway;
 mod grpc;
 mod http;
+mod inspect;
+mod leader_hint;
 mod limits;
 mod metrics;
 mod percent;

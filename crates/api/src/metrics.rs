@@ -5,6 +5,7 @@
 mod client_versions;
 
 use crate::ETCD_VERSION;
+use crate::connections::Connections;
 use crate::limits::ClientLimits;
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
@@ -34,6 +35,8 @@ pub struct ApiMetrics {
     check: Family<Labels, Gauge>,
     checks: Family<Labels, Counter>,
     certificates: Family<Labels, Gauge>,
+    /// Shared by all client ports.
+    pub connections: Arc<Connections>,
 }
 
 pub use client_versions::{ClientVersions, VERSION, VersionCache};
@@ -106,6 +109,7 @@ impl ApiMetrics {
             check: Family::default(),
             checks: Family::default(),
             certificates: Family::default(),
+            connections: limits.connections.clone(),
             registry: Registry::default(),
         };
         let counters = [

@@ -19,6 +19,7 @@ mod guard;
 mod handlers;
 mod home;
 mod identity;
+mod inspect;
 mod json_text;
 mod locks;
 mod maintenance;
@@ -49,8 +50,10 @@ pub use openapi::document as openapi_document;
 pub use refusal::describe_code;
 
 use crate::audit;
+use crate::connections::Connections;
 use crate::console;
 use crate::http;
+use crate::inspect::Inspector;
 use crate::serve::RestSettings;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -60,10 +63,7 @@ use axum::response::{IntoResponse, Response};
 use base::limits::GRPC_OVERHEAD_BYTES;
 use base::{Code, NodeId};
 use guard::GuardState;
-use mesh::RegionId;
-use mesh::key::Key;
-use mesh::record::Record;
-use mesh::request::{Missing, Reply, Request};
+use mesh::{Key, Missing, Record, RegionId, Reply, Request};
 use namespace_cache::NamespaceCache;
 use refusal::{MissingNames, Refusal};
 use serde::Serialize;
@@ -88,6 +88,7 @@ struct RestShared {
     spaces: NamespaceCache,
     settings: RestSettings,
     served_from: HeaderValue,
+    inspector: Inspector,
     /// Becomes true when the process stops.
     stopping: watch::Receiver<bool>,
 }
@@ -97,17 +98,23 @@ impl Rest {
         handle: Handle,
         mesh: MeshHandle,
         settings: RestSettings,
+        connections: Arc<Connections>,
         stopping: watch::Receiver<bool>,
     ) -> Rest {
+        let inspector = Inspector { handle: handle.clone(), connections };
         let spaces = NamespaceCache::new(&settings.region);
         let served_from = HeaderValue::try_from(&settings.region);
         let served_from = served_from.unwrap_or(HeaderValue::from_static("unnamed"));
-        let shared = RestShared { handle, mesh, spaces, settings, served_from, stopping };
+        let shared = RestShared { handle, mesh, spaces, settings, served_from, inspector, stopping };
         Rest { shared: Arc::new(shared), caller: None }
     }
 
     fn handle(&self) -> &Handle {
         &self.shared.handle
+    }
+
+    fn inspector(&self) -> &Inspector {
+        &self.shared.inspector
     }
 
     fn mesh(&self) -> &MeshHandle {

@@ -13,6 +13,7 @@ use crate::grpc::data_auth::DataAuthService;
 use crate::grpc::election::ElectionService;
 use crate::grpc::etcd_lock::EtcdLockService;
 use crate::grpc::health::HealthService;
+use crate::grpc::inspect::InspectApi;
 use crate::grpc::kv_service::KvService;
 use crate::grpc::lease::LeaseService;
 use crate::grpc::lease_events::LeaseEventService;
@@ -22,6 +23,8 @@ use crate::grpc::store::StoreApi;
 use crate::grpc::watch::{self, WatchService};
 use crate::grpc::{calls, oversize, pieces, unserved};
 use crate::http;
+use crate::inspect::Inspector;
+use crate::leader_hint;
 use crate::limits::ClientLimits;
 use crate::metrics::ApiMetrics;
 use crate::request_budget::RequestBudget;
@@ -32,6 +35,7 @@ use base::limits::GRPC_OVERHEAD_BYTES;
 use coord::request::Limits;
 use prost_reflect::{DescriptorPool, MethodDescriptor};
 use proto::althing::auth::v1::data_auth_server::DataAuthServer;
+use proto::althing::inspect::v1::inspect_service_server::InspectServiceServer;
 use proto::althing::lease::v1::lease_service_server::LeaseServiceServer;
 use proto::althing::store::v1::store_service_server::StoreServiceServer;
 use proto::etcdserverpb::auth_server::AuthServer;
@@ -200,11 +204,12 @@ pub fn rest_context(
     (request_budget, browsers): (Arc<RequestBudget>, Arc<BrowserGuard>),
     stopping: Receiver<bool>,
 ) -> ConnContext {
+    let connections = metrics.connections.clone();
     let views = http::HttpState { handle: handle.clone(), metrics, tls: tls.clone() };
     let (mesh, postman) = handle.mesh().in_worker(lane);
     tokio::spawn(postman);
     let users = Some(handle.clone());
-    let rest = Rest::new(handle, mesh, settings, stopping);
+    let rest = Rest::new(handle, mesh, settings, connections, stopping);
     let rest_fast_path = Some(RestFastPath::new(rest.clone(), request_budget.clone(), browsers.clone()));
     let router = rest::router(rest, views);
     ConnContext {
@@ -308,6 +313,10 @@ fn router(parts: Parts) -> Router {
     let lease = LeaseServer::from_arc(services.lease)
         .max_decoding_message_size(message_bytes_max)
         .max_encoding_message_size(usize::MAX);
+    let inspector = Inspector { handle: handle.clone(), connections: metrics.connections.clone() };
+    let inspect = InspectServiceServer::new(InspectApi::new(inspector))
+        .max_decoding_message_size(message_bytes_max)
+        .max_encoding_message_size(usize::MAX);
     let grpc = Router::new()
         .route(watch::PATH, post(watch::serve).with_state(services.watch))
         .route_service(&path_of::<KvServer<KvService>>(), kv)
@@ -321,6 +330,7 @@ fn router(parts: Parts) -> Router {
         .route_service(&path_of::<ElectionServer<ElectionService>>(), election)
         .route_service(&path_of::<LockServiceServer<LockApi>>(), locks)
         .route_service(&path_of::<StoreServiceServer<StoreApi>>(), store)
+        .route_service(&path_of::<InspectServiceServer<InspectApi>>(), inspect)
         .route_service(&path_of::<HealthServer<HealthService>>(), health)
         .merge(reflection())
         .layer(axum::middleware::map_response(async |response| oversize::reword(pieces::unpack(response))))
@@ -334,8 +344,9 @@ fn router(parts: Parts) -> Router {
             gateway.layer(axum::middleware::from_fn_with_state(audit.clone(), audit::record_gateway))
         }
     };
+    let hint = axum::middleware::map_response_with_state(handle.clone(), leader_hint::hinted);
     let views = http::HttpState { handle, metrics, tls };
-    http::router(views).merge(gateway).merge(grpc).fallback(unserved::refuse)
+    http::router(views).merge(gateway.merge(grpc).layer(hint)).fallback(unserved::refuse)
 }
 
 /// Tells tools what the services look like, in both versions of the protocol.

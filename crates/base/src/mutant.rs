@@ -343,6 +343,22 @@ mutants! {
     FarStampTaken = "far-stamp-taken",
     /// Names of forwarded writes are forgotten by number: a forged number puts those of the real peer out of use.
     ForwardNamesPoisoned = "forward-names-poisoned",
+    /// A removal from a collection does not say which writes it has seen.
+    RemovalUnseen = "removal-unseen",
+    /// A write to a collection that was seen and removed is taken in again when it comes again.
+    SeenReturns = "seen-returns",
+    /// A clear takes away what it has not seen.
+    ClearTakesUnseen = "clear-takes-unseen",
+    /// Rows that a clear has seen are shown until they are swept.
+    ClearedShown = "cleared-shown",
+    /// Elements that survive a clear are not counted.
+    SurvivorsUncounted = "survivors-uncounted",
+    /// A member of a sorted set stays at its old place when its score changes.
+    OldScoreStays = "old-score-stays",
+    /// Runs of items that are inserted at the same place at the same time are mixed.
+    RunsMixed = "runs-mixed",
+    /// A bounded counter is lowered by more than its actor has rights to.
+    RightsUnchecked = "rights-unchecked",
 }
 
 impl Mutant {
@@ -364,6 +380,14 @@ impl Mutant {
         Mutant::DeafLeaderStays,
         Mutant::SilentLeaderKept,
         Mutant::NewcomerAsksNone,
+        Mutant::RemovalUnseen,
+        Mutant::SeenReturns,
+        Mutant::ClearTakesUnseen,
+        Mutant::ClearedShown,
+        Mutant::SurvivorsUncounted,
+        Mutant::OldScoreStays,
+        Mutant::RunsMixed,
+        Mutant::RightsUnchecked,
     ];
 
     /// Mutants of the mesh, which the tests of the crate `mesh` find in a simulated cluster of their own.

@@ -8,7 +8,7 @@ use crate::config::gather::{self, File, Sources};
 use crate::config::inherited;
 use crate::config::print;
 use crate::config::security;
-use crate::config::setting::{Id, Setting};
+use crate::config::setting::{self, Id, Setting};
 use crate::config::values::Values;
 use crate::dev::Dev;
 use crate::man::ManPages;
@@ -19,7 +19,7 @@ use crate::{etcd, serve, verbs};
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand};
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The exit code for a command line or configuration that cannot be used.
@@ -27,8 +27,9 @@ pub const USAGE: u8 = 2;
 
 const ABOUT: &str = "A strongly consistent coordination store that speaks etcd v3.";
 
-const AFTER_HELP: &str = "\
-Example:
+/// What a newcomer needs stands before the list of commands.
+const START: &str = "\
+To start:
   althing serve                        a complete single node on 127.0.0.1:2379
   althing put greeting hello           as does `etcdctl put`: any etcd v3 client can use it
   althing get greeting
@@ -108,13 +109,13 @@ enum OtherCommand {
 pub fn command() -> Command {
     let command = Command::new("althing")
         .version(env!("CARGO_PKG_VERSION"))
-        .about(ABOUT)
-        .after_help(AFTER_HELP)
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(serve_command())
         .subcommand(etcd_command());
-    OtherCommand::augment_subcommands(command).mut_subcommands(switches_with_values)
+    // The list of commands has words of its own, which are not about the whole.
+    let command = OtherCommand::augment_subcommands(command).about(ABOUT).long_about(None).before_help(START);
+    command.mut_subcommands(switches_with_values)
 }
 
 /// etcdctl's switches may have a value (`--prefix=true`), so ours may.
@@ -231,9 +232,54 @@ fn configure(matches: &ArgMatches) -> Result<(Values, CheckedConfig), Problems> 
     let values = gather::gather(&Sources { flag: &flag, variable: &variable, file })
         .map_err(|error| Problems(vec![error.to_string()]))?;
     let mut checked = check::check(&values)?;
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    checked.warnings.extend(unknown_variables(names));
+    refuse_etcd_directory(&checked.config.data_dir)?;
     security::take_environment(&mut checked.config, variable(security::CLUSTER_SECRET))
         .map_err(|problem| Problems(vec![problem]))?;
     Ok((values, checked))
+}
+
+/// Variables of ours that are no settings.
+const OTHER_VARIABLES: [&str; 11] = [
+    "ALTHING_CONFIG",
+    "ALTHING_CLUSTER_SECRET",
+    "ALTHING_ENDPOINTS",
+    "ALTHING_HTTP_ENDPOINTS",
+    "ALTHING_USER",
+    "ALTHING_PASSWORD",
+    "ALTHING_TOKEN",
+    "ALTHING_FENCE",
+    "ALTHING_FENCING_TOKEN",
+    "ALTHING_LOCK_NAME",
+    "ALTHING_LOCK_KEY",
+];
+
+/// A word about each variable that looks like a setting and is none.
+fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
+    let is_known = |name: &str| {
+        OTHER_VARIABLES.contains(&name) || Id::ALL.iter().any(|id| id.setting().variable() == name)
+    };
+    let unknown = names.filter(|name| name.starts_with("ALTHING_") && !is_known(name));
+    let told = unknown.map(|name| {
+        let wanted = name["ALTHING_".len()..].to_lowercase().replace('_', "-");
+        let hint = setting::nearest(&wanted).and_then(Setting::find);
+        let hint = hint.map(|id| format!("; did you mean {}?", id.setting().variable())).unwrap_or_default();
+        format!("the variable {name} is no setting, and is ignored{hint}")
+    });
+    told.collect()
+}
+
+/// A member that starts beside etcd's files would look empty.
+fn refuse_etcd_directory(path: &Path) -> Result<(), Problems> {
+    if !path.join("member/wal").is_dir() || path.join("identity").exists() {
+        return Ok(());
+    }
+    let path = path.display();
+    Err(Problems(vec![format!(
+        "{path} is a data directory of etcd: save it by `etcdctl snapshot save FILE`, restore it by `althing snapshot restore \
+         FILE --data-dir DIR`, and start with that --data-dir (or copy from a running etcd by `althing import etcd`)"
+    )]))
 }
 
 fn read_file(path: PathBuf) -> Result<File, Problems> {
@@ -277,6 +323,30 @@ mod tests {
         {
             assert_eq!(moved(unmoved), unmoved);
         }
+    }
+
+    #[test]
+    fn variables_that_are_no_settings_are_named() {
+        let names = ["ALTHING_DATA_DIR", "ALTHING_ENDPOINTS", "PATH", "ALTHING_DATADIR", "ALTHING_XYZZY"];
+        let told = unknown_variables(names.into_iter().map(str::to_owned));
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].contains("ALTHING_DATADIR") && told[0].contains("ALTHING_DATA_DIR?"), "{told:?}");
+    }
+
+    #[test]
+    fn help_begins_with_how_to_start() {
+        let help = command().render_help().to_string();
+        assert!(help.starts_with("To start:\n  althing serve"), "{help}");
+        assert!(help.contains(ABOUT) && !help.contains("Everything but"), "{help}");
+    }
+
+    #[test]
+    fn a_directory_of_etcd_is_refused_with_a_way_out() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(refuse_etcd_directory(dir.path()).is_ok());
+        std::fs::create_dir_all(dir.path().join("member/wal")).unwrap();
+        let Err(Problems(problems)) = refuse_etcd_directory(dir.path()) else { panic!("it is taken") };
+        assert!(problems[0].contains("althing snapshot restore"), "{problems:?}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `althing dev`: a cluster on this machine, every member a process of its own.
 //! A number of members goes in; endpoints and an example come out, then the members' warnings. One that dies is
-//! started again; SIGINT or SIGTERM stops all of them, and none outlives this process on purpose.
+//! started again; SIGINT, SIGTERM or SIGHUP stops all of them, and none outlives this process, also when it is killed.
 
 mod member;
 
@@ -162,7 +162,7 @@ fn secret_file(root: &Path, name: &str) -> Result<PathBuf, Error> {
 }
 
 async fn supervise(plans: Vec<MemberPlan>) -> Result<(), Error> {
-    let mut signals = Signals::new().map_err(Error::Signals)?;
+    let mut signals = Signals::with_hang_up().map_err(Error::Signals)?;
     let stopping = tokio::sync::watch::Sender::new(false);
     let mut members = JoinSet::new();
     for plan in &plans {

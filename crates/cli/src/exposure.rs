@@ -27,10 +27,10 @@ pub async fn warn(handle: Handle, ports: Vec<Exposed>) {
         return;
     }
     // A node that has just joined may not know yet that auth is on.
-    while handle.policy_age().is_none() {
+    while handle.auth().policy_age().is_none() {
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    if handle.is_auth_on() {
+    if handle.auth().is_on() {
         return;
     }
     for port in &ports {

@@ -4,11 +4,13 @@
 
 mod auth;
 mod fields;
+pub mod inspect;
 mod json;
 mod locks;
 pub mod quote;
 mod simple;
 mod table;
+pub mod time;
 
 pub use table::draw;
 

@@ -68,6 +68,10 @@ pub fn run(checked: CheckedConfig) -> ExitCode {
     let outcome = run_member(checked);
     if let Err(error) = &outcome {
         error!(%error, "stopped by an error");
+        if !tracing::enabled!(tracing::Level::ERROR) {
+            // A failed start is told also where nothing is logged.
+            let _ = writeln!(std::io::stderr(), "althing: {error}");
+        }
     }
     log.flush();
     if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -127,7 +131,7 @@ async fn run_until_signal(checked: CheckedConfig) -> Result<(), Error> {
         let joined = tokio::select! {
             () = joined(&handle) => true,
             name = signals.next() => { info!(signal = name, "stopping: has not joined its cluster"); false }
-            () = handle.removed() => { removed = true; false }
+            () = handle.members().removed() => { removed = true; false }
         };
         if !joined {
             ready.abort();
@@ -143,7 +147,7 @@ async fn run_until_signal(checked: CheckedConfig) -> Result<(), Error> {
 
     tokio::select! {
         name = signals.next() => info!(signal = name, "stopping: finishing requests under way"),
-        () = handle.removed() => removed = true,
+        () = handle.members().removed() => removed = true,
         Some(ended) = clients.join_next() => return ended.expect("serving clients does not panic"),
     }
     ready.abort();
@@ -201,7 +205,7 @@ async fn hear_peers(port: tokio::net::TcpListener, handle: Handle) {
             Ok(stream)
         });
         if let Ok(stream) = blocking {
-            handle.adopt_peer(stream);
+            handle.peer_port().adopt(stream);
         }
     }
 }

@@ -12,13 +12,18 @@ mod defrag;
 mod del;
 mod elect;
 mod endpoint;
+mod fence;
 mod get;
 mod handlers;
 mod held_command;
 mod history;
+mod hold_process;
+mod hold_signals;
 mod import;
+mod inspect;
 mod lease;
 mod lock;
+mod lock_wait;
 mod member;
 mod move_leader;
 mod namespace;
@@ -33,6 +38,8 @@ mod user;
 mod version;
 mod watch;
 mod words;
+
+pub use hold_process::following;
 
 use crate::client::{Client, Error, Options, duration};
 use crate::output::Printer;
@@ -60,8 +67,16 @@ pub enum Verb {
     Lease(lease::Lease),
     /// Takes a lock, and runs a command while it is held
     Lock(lock::Lock),
+    #[command(hide = true)]
+    HoldProcess(hold_process::HoldProcess),
     /// Campaigns in an election, or prints its leader
     Elect(With<elect::Elect>),
+    /// Lists client connections: address, user, since when, calls, watches
+    Clients(With<inspect::Clients>),
+    /// Lists watches: keys, how far each is, whose it is
+    Watches(With<inspect::Watches>),
+    /// Lists leases: when granted, when they expire, keys, whose they are
+    Leases(With<inspect::Leases>),
     /// Asks each endpoint about itself
     #[command(subcommand)]
     Endpoint(endpoint::Endpoint),
@@ -148,6 +163,10 @@ async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
     let outcome = match verb {
         // It exits as the command that it runs.
         Verb::Lock(lock) => return lock.run().await,
+        Verb::HoldProcess(hold) => return hold.run(),
+        Verb::Clients(clients) => clients.verb.run(&clients.options).await,
+        Verb::Watches(watches) => watches.verb.run(&watches.options).await,
+        Verb::Leases(leases) => leases.verb.run(&leases.options).await,
         Verb::Elect(elect) => elect.verb.run(&elect.options).await,
         Verb::Get(get) => get.verb.run(&get.options).await,
         Verb::Put(put) => put.verb.run(&put.options).await,

@@ -7,7 +7,7 @@ use crate::{Client, Error, Kind};
 use proto::etcdserverpb::{
     DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, TxnRequest, TxnResponse,
 };
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use tonic::Request;
 use tonic::metadata::{Ascii, MetadataValue};
 
@@ -22,8 +22,43 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// As the metadata has it, the name percent-encoded.
+    /// `lock=NAME,token=N`, the name percent-encoded, as headers and `ALTHING_FENCE` have it.
+    pub fn parse(text: &str) -> Option<Fence> {
+        let (lock, token) = text.split_once(',')?;
+        let lock = percent_decode(lock.trim().strip_prefix("lock=")?)?;
+        let token = token.trim().strip_prefix("token=")?.parse().ok()?;
+        (token > 0).then_some(Fence { lock, token })
+    }
+
+    /// As the metadata has it.
     fn value(&self) -> MetadataValue<Ascii> {
+        self.to_string().parse().expect("what is not plain was encoded")
+    }
+
+    fn attach_to<T>(&self, request: T) -> Request<T> {
+        let mut request = Request::new(request);
+        request.metadata_mut().insert(METADATA, self.value());
+        request
+    }
+}
+
+fn percent_decode(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = text.bytes();
+    let mut decoded = Vec::new();
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'%' => {
+                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+                (digit(bytes.next())? * 16 + digit(bytes.next())?) as u8
+            }
+            plain => plain,
+        });
+    }
+    Some(decoded)
+}
+
+impl fmt::Display for Fence {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::from("lock=");
         for byte in &self.lock {
             match byte {
@@ -33,14 +68,7 @@ impl Fence {
                 plain => text.push(char::from(*plain)),
             }
         }
-        write!(text, ",token={}", self.token).expect("a string takes everything");
-        text.parse().expect("what is not plain was encoded")
-    }
-
-    fn attach_to<T>(&self, request: T) -> Request<T> {
-        let mut request = Request::new(request);
-        request.metadata_mut().insert(METADATA, self.value());
-        request
+        write!(formatter, "{text},token={}", self.token)
     }
 }
 
@@ -85,5 +113,16 @@ mod tests {
         assert_eq!(value(b"/locks/db"), "lock=/locks/db,token=7");
         assert_eq!(value(b"a,b %"), "lock=a%2Cb%20%25,token=7");
         assert_eq!(value(&[0, b'a', 0xff]), "lock=%00a%FF,token=7");
+    }
+
+    #[test]
+    fn a_fence_is_read_as_it_is_written() {
+        for lock in [b"/locks/db".to_vec(), "Schlüssel, b %".into(), vec![0, b'a', 0xff]] {
+            let fence = Fence { lock, token: 7 };
+            assert_eq!(Fence::parse(&fence.to_string()), Some(fence));
+        }
+        for text in ["", "lock=a", "lock=a,token=0", "lock=%f,token=1", "lock=%zz,token=1", "a,1"] {
+            assert_eq!(Fence::parse(text), None, "{text}");
+        }
     }
 }

@@ -13,6 +13,7 @@ mod error;
 mod fence;
 mod held_lease;
 mod hold;
+mod inspect;
 mod keeper;
 mod kv;
 mod lease;

@@ -10,6 +10,7 @@ use proto::lock::{
     InspectRequest, InspectResponse, ListRequest, ListResponse, LockRequest, LockResponse, UnlockRequest,
 };
 use std::ops::Deref;
+use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -47,8 +48,20 @@ impl Deref for Guard {
 impl Client {
     /// Waits for the lock and takes it. Dropping this future leaves the queue.
     pub async fn lock(&self, name: &str, options: LockOptions) -> Result<Guard, Error> {
+        self.lock_noting(name, options, &OnceLock::new()).await
+    }
+
+    /// The same, and notes the lease under which it waits.
+    pub async fn lock_noting(
+        &self,
+        name: &str,
+        options: LockOptions,
+        lease: &OnceLock<i64>,
+    ) -> Result<Guard, Error> {
         let deadline = options.timeout.map(|timeout| Instant::now() + timeout);
         let held_lease = HeldLease::begin(self, options.lease).await?;
+        // A cell that was used before keeps its lease.
+        let _ = lease.set(held_lease.lease());
         let request = LockRequest {
             name: name.to_owned(),
             lease_id: held_lease.lease(),

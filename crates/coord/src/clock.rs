@@ -35,14 +35,15 @@ impl RevisionClock {
         self.last.is_some_and(|last| last.revision >= revision)
     }
 
-    pub fn mark(&mut self, revision: Revision, millis: i64) {
-        if self.is_marked(revision) {
-            return;
-        }
+    /// The time that is marked: the one given, unless the clock has gone back.
+    pub fn mark(&mut self, revision: Revision, millis: i64) -> i64 {
         let millis = self.last.map_or(millis, |last| last.millis.max(millis));
-        let mark = TimeMark { revision, millis };
-        self.last = Some(mark);
-        self.unwritten.push(mark);
+        if !self.is_marked(revision) {
+            let mark = TimeMark { revision, millis };
+            self.last = Some(mark);
+            self.unwritten.push(mark);
+        }
+        millis
     }
 
     pub fn take_rows(&mut self, emit: &mut Emit<'_>) {

@@ -7,11 +7,14 @@ use base::codec::{put_signed, put_varint};
 use base::{Index, LeaseId, Table};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
 
 #[derive(Debug, Default)]
 pub struct Leases {
     by_id: BTreeMap<LeaseId, Lease>,
     touched: BTreeSet<LeaseId>,
+    /// Those that wait for the next time mark.
+    unmarked: BTreeSet<LeaseId>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +25,34 @@ pub struct Lease {
     pub remaining: i64,
     /// The log index of the grant: tells this lease from an earlier or later one of the same id.
     pub granted: Index,
+    pub granted_at: GrantTime,
     keys: BTreeSet<Box<[u8]>>,
+}
+
+/// When a lease was granted, by the time marks of the log: a second late at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GrantTime {
+    /// Granted by a version that did not record it.
+    Unknown,
+    /// No mark has come since.
+    Unmarked,
+    /// In milliseconds since 1970.
+    At(i64),
+}
+
+impl GrantTime {
+    /// Zero while it is not known.
+    pub fn millis(self) -> i64 {
+        match self {
+            GrantTime::At(millis) => millis,
+            GrantTime::Unknown | GrantTime::Unmarked => 0,
+        }
+    }
 }
 
 impl Lease {
     pub fn new(ttl: i64, granted: Index) -> Lease {
-        Lease { ttl, remaining: 0, granted, keys: BTreeSet::new() }
+        Lease { ttl, remaining: 0, granted, granted_at: GrantTime::Unmarked, keys: BTreeSet::new() }
     }
 
     /// The keys attached to it, in order.
@@ -45,6 +70,9 @@ impl Lease {
         put_signed(out, self.ttl);
         put_signed(out, self.remaining);
         put_varint(out, self.granted.0);
+        if self.granted_at != GrantTime::Unknown {
+            put_signed(out, self.granted_at.millis());
+        }
     }
 
     /// Without keys: those are found in the index.
@@ -52,8 +80,15 @@ impl Lease {
         let mut reader = formatted(row)?;
         let (ttl, remaining) = (reader.signed()?, reader.signed()?);
         let granted = Index(reader.varint()?);
+        let granted_at = match () {
+            () if reader.is_empty() => GrantTime::Unknown,
+            () => match reader.signed()? {
+                0 => GrantTime::Unmarked,
+                millis => GrantTime::At(millis),
+            },
+        };
         let sane = ttl > 0 && (0..=ttl).contains(&remaining) && reader.is_empty();
-        sane.then(|| Lease { remaining, ..Lease::new(ttl, granted) })
+        sane.then(|| Lease { remaining, granted_at, ..Lease::new(ttl, granted) })
     }
 }
 
@@ -70,18 +105,41 @@ impl Leases {
         self.by_id.iter().map(|(id, lease)| (*id, lease))
     }
 
+    pub fn after(&self, id: LeaseId) -> impl Iterator<Item = (LeaseId, &Lease)> {
+        self.by_id.range((Excluded(id), Unbounded)).map(|(id, lease)| (*id, lease))
+    }
+
     pub fn grant(&mut self, id: LeaseId, lease: Lease) {
         self.touched.insert(id);
-        self.by_id.insert(id, lease);
+        self.insert(id, lease);
     }
 
     /// Takes up a lease that was read back.
     pub fn insert(&mut self, id: LeaseId, lease: Lease) {
+        if lease.granted_at == GrantTime::Unmarked {
+            self.unmarked.insert(id);
+        }
         self.by_id.insert(id, lease);
+    }
+
+    /// Some lease waits for a time mark.
+    pub fn need_time_mark(&self) -> bool {
+        !self.unmarked.is_empty()
+    }
+
+    /// The time of day, by which every lease so far was granted.
+    pub fn mark(&mut self, millis: i64) {
+        for id in std::mem::take(&mut self.unmarked) {
+            if let Some(lease) = self.by_id.get_mut(&id) {
+                lease.granted_at = GrantTime::At(millis);
+                self.touched.insert(id);
+            }
+        }
     }
 
     pub fn remove(&mut self, id: LeaseId) {
         self.touched.insert(id);
+        self.unmarked.remove(&id);
         self.by_id.remove(&id);
     }
 

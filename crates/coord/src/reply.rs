@@ -8,11 +8,12 @@ use crate::request::Range;
 use base::{LeaseId, Revision, Term};
 use bytes::Bytes;
 
-/// An answer, with the store's revision when it was given.
+/// An answer, with the store's revision when it was given. The state machine answers with any body; the caller of one
+/// kind of request gets that kind's body (`call`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub struct Reply<B = Body> {
     pub revision: Revision,
-    pub body: Body,
+    pub body: B,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +65,18 @@ pub enum Body {
     Fenced(FenceRefusal),
     /// The request was carried out before, at the revision given; of its answer nothing else was kept.
     CarriedOut,
+}
+
+impl Body {
+    /// The body of an operation that changed keys.
+    pub fn changed_keys(&self) -> bool {
+        match self {
+            Body::Put(_) => true,
+            Body::Delete(delete) => delete.deleted > 0,
+            Body::Txn(txn) => txn.bodies.iter().any(Body::changed_keys),
+            _ => false,
+        }
+    }
 }
 
 /// The state of a lock's queue.

@@ -247,6 +247,11 @@ impl State {
         self.leases.iter()
     }
 
+    /// The leases with larger ids than this one.
+    pub fn leases_after(&self, id: LeaseId) -> impl Iterator<Item = (LeaseId, &Lease)> {
+        self.leases.after(id)
+    }
+
     /// The client behind a place in the queue of a lock.
     pub fn claim(&self, key: &[u8]) -> Option<&LockClaim> {
         self.locks.claim(key)
@@ -275,7 +280,10 @@ impl State {
             }
             Effect::Checkpoint { id, remaining } => self.leases.checkpoint(id, remaining),
             Effect::Alarm { alarm, raised } => self.alarms.set(alarm, raised),
-            Effect::TimeMark { millis } => self.clock.mark(self.revision, millis),
+            Effect::TimeMark { millis } => {
+                let millis = self.clock.mark(self.revision, millis);
+                self.leases.mark(millis);
+            }
             Effect::Quota(bytes) => self.quota.set(bytes),
             Effect::Compact(revision) => {
                 self.sweep = Some(Sweep::rise(self.compacted, self.sweep));
@@ -302,7 +310,8 @@ impl State {
 
     /// Something has changed since the time of day was last marked.
     pub fn needs_time_mark(&self) -> bool {
-        self.revision > Revision::EMPTY_STORE && !self.clock.is_marked(self.revision)
+        let is_marked = self.revision <= Revision::EMPTY_STORE || self.clock.is_marked(self.revision);
+        !is_marked || self.leases.need_time_mark()
     }
 
     /// Answers that are kept for clients who may ask again.

@@ -6,6 +6,7 @@
 mod catch_up;
 mod event;
 mod hub;
+mod inspect;
 mod interest;
 mod progress;
 mod ranges;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 pub use event::{Batch, Event};
 pub use hub::{Hub, HubContext, WatchCounts};
+pub use inspect::{WatchDescription, WatchPosition};
 pub use stream::Credit;
 
 /// One client's stream of watches. Never used twice in one process.

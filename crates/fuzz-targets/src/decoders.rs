@@ -4,12 +4,7 @@
 use base::codec::Reader;
 use bytes::Bytes;
 use coord::{Command, Members};
-use mesh::conflict::Conflict;
-use mesh::frame::Envelope;
-use mesh::json::Json;
-use mesh::record::Record;
-use mesh::topology::Topology;
-use mesh::{Context, Regions, Session};
+use mesh::{Conflict, Context, Envelope, Json, Record, Regions, Session, Topology};
 
 fn copied(bytes: &[u8]) -> Bytes {
     Bytes::copy_from_slice(bytes)
@@ -60,16 +55,16 @@ pub fn mesh_frame(bytes: &[u8]) {
 pub fn record(bytes: &[u8]) {
     let Some(record) = Record::decode(copied(bytes)) else { return };
     let again = Record::decode(record.encode()).expect("a record that was read is written as one");
-    let merged = mesh::merge::merge(&record, &again).record;
+    let merged = mesh::merge(&record, &again).record;
     let _ = (merged.is_tombstone(), merged.is_expired(u64::MAX), merged.writers(), merged.rank(&record));
-    let _ = mesh::index::rows(&mesh::key::Key::new(0, b"k"), &merged);
+    let _ = mesh::index_rows(&mesh::Key::new(0, b"k"), &merged);
 }
 
 pub fn two_records(bytes: &[u8]) {
     let (left, right) = bytes.split_at(bytes.len() / 2);
     if let (Some(left), Some(right)) = (Record::decode(copied(left)), Record::decode(copied(right))) {
-        let there = mesh::merge::merge(&left, &right).record;
-        let back = mesh::merge::merge(&right, &left).record;
+        let there = mesh::merge(&left, &right).record;
+        let back = mesh::merge(&right, &left).record;
         assert_eq!(there.encode(), back.encode(), "merging is commutative");
     }
 }
@@ -105,18 +100,18 @@ pub fn documents(bytes: &[u8]) {
         let _ = topology.placement();
     }
     let _ = Regions::decode(copied(bytes));
-    let _ = mesh::homes::Homes::decode(copied(bytes));
+    let _ = mesh::Homes::decode(copied(bytes));
     let _ = mesh::Handlers::decode(copied(bytes));
     let _ = mesh::namespaces::Namespaces::decode(copied(bytes));
     let _ = coord::Policy::decode(copied(bytes));
-    let _ = mesh::plan::MeshPlan::decode(copied(bytes));
+    let _ = mesh::MeshPlan::decode(copied(bytes));
 }
 
 /// What nodes of other regions, and other nodes of this one, say beside the frames of the machine.
 pub fn region_frames(bytes: &[u8]) {
-    let _ = mesh::home_election::HomeMessage::decode(copied(bytes));
-    let _ = mesh::node_report::NodeReport::decode(copied(bytes));
-    let _ = mesh::log::LogEntry::decode(copied(bytes));
+    let _ = mesh::HomeMessage::decode(copied(bytes));
+    let _ = mesh::NodeReport::decode(copied(bytes));
+    let _ = mesh::LogEntry::decode(copied(bytes));
     let _ = Conflict::decode(copied(bytes));
 }
 

@@ -4,18 +4,12 @@
 use crate::input::Input;
 use base::NodeId;
 use bytes::Bytes;
-use mesh::ballot::{Ballot, Round};
-use mesh::frame::heartbeat::RegionHeartbeat;
-use mesh::frame::page::{Page, PageAnswer, PageEntry};
-use mesh::frame::{Frame, OpId, Shard, StampCheck, StoreOutcome, StoreReason, WriteOrigin};
-use mesh::key::Key;
-use mesh::query::Query;
-use mesh::record::{Body, Header, Kind, Record};
-use mesh::request::Write;
-use mesh::topology::{Epoch, Member, MemberState, NamespaceCopies, Topology};
-use mesh::tree::Buckets;
-use mesh::watermarks::Watermarks;
-use mesh::{Actor, Attributes, Context, Dot, Op, Partition, RegionId, Stamp};
+use mesh::{
+    Actor, Attributes, Ballot, Body, Buckets, Context, Dot, Epoch, ExchangeAnswer, ExchangeEntry,
+    ExchangePage, Frame, Header, Key, Kind, Member, MemberState, NamespaceCopies, Op, OpId, Partition, Query,
+    Record, RegionHeartbeat, RegionId, Round, Shard, Stamp, StampCheck, StoreOutcome, StoreReason, Topology,
+    Watermarks, Write, WriteOrigin,
+};
 
 pub const NAMES: [&[u8]; 3] = [b"a", b"b", b"c"];
 
@@ -46,10 +40,10 @@ pub fn answer(input: &mut Input<'_>, facts: &MeshFacts, frame: &Frame) -> Option
             Frame::RemoteReadResult { id: *id, record: Some(record(input, facts).encode()) }
         }
         Frame::Compare { id, .. } => {
-            let leaves = if input.flag() { vec![input.number(&[]); mesh::tree::LEAVES] } else { Vec::new() };
+            let leaves = if input.flag() { vec![input.number(&[]); mesh::TREE_LEAVES] } else { Vec::new() };
             Frame::Leaves { id: *id, leaves, known: known(input, facts), marks: marks(input, facts) }
         }
-        Frame::Page(page) => Frame::Answer(Box::new(PageAnswer {
+        Frame::Page(page) => Frame::Answer(Box::new(ExchangeAnswer {
             id: page.id,
             upto: input.flag().then(|| key(input)),
             records: (0..input.choice(3)).map(|_| (key(input), record(input, facts).encode())).collect(),
@@ -99,10 +93,10 @@ pub fn frame(input: &mut Input<'_>, facts: &MeshFacts) -> Frame {
         3 => Frame::Stored { id, outcome: outcome(input) },
         4 => Frame::Fetch { id, key: key(input) },
         5 => Frame::Compare { id, shard, root: input.number(&[]), known: known(input, facts) },
-        6 => Frame::Page(Box::new(Page {
+        6 => Frame::Page(Box::new(ExchangePage {
             id,
             shard,
-            buckets: Buckets::from_words([input.number(&[]); mesh::tree::LEAVES / 64]),
+            buckets: Buckets::from_words([input.number(&[]); mesh::TREE_LEAVES / 64]),
             marks: marks(input, facts),
             after: input.flag().then(|| key(input)),
             upto: input.flag().then(|| key(input)),
@@ -257,11 +251,11 @@ fn record(input: &mut Input<'_>, facts: &MeshFacts) -> Record {
     let kind = Kind::ALL[input.choice(Kind::ALL.len())];
     let dot = dot(input, facts);
     let stamp = Stamp(input.number(&[Stamp::at_ms(facts.now_ms + 1_000).0]));
-    let event = mesh::op::WriteEvent { dot, stamp, wall_ms: input.number(&[facts.now_ms]) };
+    let event = mesh::WriteEvent { dot, stamp, wall_ms: input.number(&[facts.now_ms]) };
     let attributes =
         Attributes { expires_ms: input.flag().then(|| input.number(&[])), ..Attributes::default() };
     // A lawful one where the operation suits the kind, with a forged context; an empty one otherwise.
-    let made = mesh::op::apply(None, kind, &op(input), &attributes, event);
+    let made = mesh::apply_op(None, kind, &op(input), &attributes, event);
     let mut record = made.map_or_else(|_| empty(kind, dot, stamp), |written| written.full);
     record.era = u32::from(input.byte() % 3);
     record.context.join(&context(input, facts));
@@ -309,8 +303,8 @@ fn known(input: &mut Input<'_>, facts: &MeshFacts) -> Vec<(Actor, Stamp)> {
     (0..input.choice(3)).map(|_| (actor(input, facts), Stamp(input.number(&[])))).collect()
 }
 
-fn entry(input: &mut Input<'_>) -> PageEntry {
-    PageEntry {
+fn entry(input: &mut Input<'_>) -> ExchangeEntry {
+    ExchangeEntry {
         key: key(input),
         digest: input.number(&[]),
         stamp: Stamp(input.number(&[])),
@@ -319,10 +313,10 @@ fn entry(input: &mut Input<'_>) -> PageEntry {
 }
 
 fn log_entry(input: &mut Input<'_>, facts: &MeshFacts) -> Bytes {
-    let entry = mesh::log::LogEntry {
+    let entry = mesh::LogEntry {
         seq: input.number(&[]),
         prev: input.number(&[]),
-        operation: mesh::log::LogOperation::Update,
+        operation: mesh::LogOperation::Update,
         key: key(input),
         old: context(input, facts),
         stamp: Stamp(input.number(&[])),

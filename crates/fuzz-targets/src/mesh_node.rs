@@ -5,15 +5,11 @@ use crate::forged_mesh::{self, MeshFacts, NAMES, context};
 use crate::input::Input;
 use base::{Instant, NodeId, ReplyToken};
 use bytes::Bytes;
-use mesh::frame::{Envelope, Frame};
-use mesh::key::Key;
-use mesh::overlay::Seq;
-use mesh::record::Kind;
-use mesh::request::{Get, Request, Scan};
-use mesh::rows::{Row, Rows};
-use mesh::session::Session;
-use mesh::topology::{Epoch, Member, MemberState, NamespaceCopies, Topology};
-use mesh::{Actor, Mesh, Now, Op, Output, Params, Region, RegionId, Regions, Stamp};
+use mesh::{
+    Actor, Envelope, Epoch, Frame, Get, Key, Kind, Member, MemberState, Mesh, NamespaceCopies, Now, Op,
+    Output, Params, Region, RegionId, Regions, Request, Scan, Seq, Session, Stamp, Topology,
+    rows::{Row, Rows},
+};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::Duration;
@@ -238,7 +234,7 @@ impl Node {
                 1 => {
                     let session = Session::decode(Bytes::copy_from_slice(input.string())).unwrap_or_default();
                     let min = context(input, &facts);
-                    let level = mesh::request::Level::LocalQuorum;
+                    let level = mesh::Level::LocalQuorum;
                     Request::Get(Box::new(Get { key, r: None, level, session, min }))
                 }
                 _ => {

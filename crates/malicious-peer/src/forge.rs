@@ -7,8 +7,7 @@ use base::{Boot, Index, LeaseId, NodeId, Position, ProposalId, ReplyToken, Revis
 use bytes::Bytes;
 use fuzz_targets::frames::{self, RaftMessage, SNAPSHOT_BEGIN, SNAPSHOT_END, SNAPSHOT_ROWS};
 use fuzz_targets::{Input, forged_mesh, mutate};
-use mesh::frame::{Envelope, Frame as MeshFrame};
-use mesh::topology::{Epoch, Topology};
+use mesh::{Envelope, Epoch, Frame as MeshFrame, Topology};
 use node::batch::Proposal;
 use node::{
     CompactionEpoch as RoundEpoch, CompactionMessage, CompactionSignal, Frame, LeaderQuestion, LogState,

@@ -11,6 +11,7 @@ mod load;
 
 pub use attack::{AttackCounts, Limit};
 pub use cluster::Trouble;
+pub use connection::{Connection, Hello};
 
 use cluster::{Cluster, Member, base64, until};
 use load::Load;

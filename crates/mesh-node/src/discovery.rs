@@ -6,8 +6,7 @@ use crate::address_book::{AddressBook, RegionNodes};
 use base::codec::{Reader, put_bytes, put_varint};
 use base::{ClusterId, Instant, NodeId};
 use bytes::{BufMut, Bytes};
-use mesh::regions::Region;
-use mesh::{RegionId, Regions, Topology};
+use mesh::{Region, RegionId, Regions, Topology};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 

@@ -2,19 +2,20 @@
 //! never replaced by an older one.
 
 use bytes::Bytes;
-use mesh::namespaces::{self, Namespace, Namespaces};
-use mesh::topology::NamespaceCopies;
-use mesh::{Handlers, Regions, electorates, handler, homes, plan, regions};
+use mesh::{
+    Handlers, NamespaceCopies, Regions, documents,
+    namespaces::{self, Namespace, Namespaces},
+};
 use std::collections::BTreeMap;
 
 /// The documents that the driver goes by.
 pub const FOLLOWED: [&str; 6] = [
-    plan::DOCUMENT,
-    namespaces::DOCUMENT,
-    regions::DOCUMENT,
-    handler::DOCUMENT,
-    homes::DOCUMENT,
-    electorates::DOCUMENT,
+    documents::PLAN,
+    documents::NAMESPACES,
+    documents::REGIONS,
+    documents::HANDLERS,
+    documents::HOMES,
+    documents::ELECTORATES,
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,19 +52,19 @@ impl Documents {
 
     /// None if it cannot be read.
     pub fn regions(&self) -> Option<Regions> {
-        self.get(regions::DOCUMENT)
+        self.get(documents::REGIONS)
             .map_or(Some(Regions::default()), |(version, bytes)| read_regions(version, bytes))
     }
 
     /// None if there is none newer than this version; an error if there is and it cannot be read.
     pub fn handlers_after(&self, version: u64) -> Option<(u64, Result<Handlers, ()>)> {
-        let (newest, bytes) = self.get(handler::DOCUMENT).filter(|(newest, _)| *newest > version)?;
+        let (newest, bytes) = self.get(documents::HANDLERS).filter(|(newest, _)| *newest > version)?;
         Some((newest, Handlers::decode(bytes).ok_or(())))
     }
 
     /// What the namespaces want of the ring.
     pub fn namespace_copies(&self) -> Vec<NamespaceCopies> {
-        let document = self.get(namespaces::DOCUMENT);
+        let document = self.get(documents::NAMESPACES);
         let all = document.and_then(|(_, bytes)| Namespaces::decode(bytes)).unwrap_or_default();
         let space = |(name, wants): (&str, Namespace)| NamespaceCopies {
             id: namespaces::id_of(name),
@@ -91,12 +92,13 @@ mod tests {
     #[test]
     fn only_newer_versions_of_documents_that_are_followed_are_learned() {
         let mut documents = Documents::default();
-        assert!(documents.learn(&document(plan::DOCUMENT, 2)));
+        assert!(documents.learn(&document(documents::PLAN, 2)));
         assert!(
-            !documents.learn(&document(plan::DOCUMENT, 2)) && !documents.learn(&document(plan::DOCUMENT, 1))
+            !documents.learn(&document(documents::PLAN, 2))
+                && !documents.learn(&document(documents::PLAN, 1))
         );
         assert!(!documents.learn(&document("another", 1)));
-        assert_eq!(documents.get(plan::DOCUMENT), Some((2, Bytes::from_static(&[2]))));
-        assert_eq!((documents.version("another"), documents.version(homes::DOCUMENT)), (0, 0));
+        assert_eq!(documents.get(documents::PLAN), Some((2, Bytes::from_static(&[2]))));
+        assert_eq!((documents.version("another"), documents.version(documents::HOMES)), (0, 0));
     }
 }

@@ -14,14 +14,12 @@ use crate::reporter::Reporter;
 use crate::startup::{Startup, StartupStep};
 use base::{Code, Instant, NodeId};
 use bytes::Bytes;
-use mesh::document_exchange::{self, DocumentExchange};
-use mesh::home_election::{HomeLease, HomeMessage, ProcessId};
-use mesh::incarnation::{CatchUp, Incarnation};
-use mesh::mesh::Destination;
-use mesh::node_report::NodeReport;
-use mesh::request::Reply;
-use mesh::rows::{Row, Rows};
-use mesh::{Actor, Epoch, Mesh, Now, Params, RegionId, Regions, Topology, handler, regions};
+use mesh::{
+    Actor, CatchUp, Destination, DocumentActions, DocumentExchange, DocumentMessage, Epoch, HomeLease,
+    HomeMessage, Incarnation, Mesh, NodeReport, Now, Params, ProcessId, RegionId, Regions, Reply, Topology,
+    documents,
+    rows::{Row, Rows},
+};
 use std::collections::BTreeSet;
 
 pub struct Driver {
@@ -253,7 +251,7 @@ impl Driver {
         &mut self,
         now: Instant,
         region: RegionId,
-        message: document_exchange::Message,
+        message: DocumentMessage,
         out: &mut Output,
     ) {
         if !self.leads {
@@ -266,7 +264,7 @@ impl Driver {
     }
 
     /// Which node leads the other region is not known, so all its nodes are told.
-    fn perform_exchange(&self, actions: document_exchange::Actions, out: &mut Output) {
+    fn perform_exchange(&self, actions: DocumentActions, out: &mut Output) {
         for (region, message) in actions.send {
             let nodes = self.addresses.node_ids(region);
             out.messages.extend(nodes.map(|node| (node, Message::Documents(message.clone()))));
@@ -309,7 +307,7 @@ impl Driver {
         if !self.settings.data_only {
             out.documents_to.extend(self.planner.data_only_nodes());
         }
-        if self.documents.version(regions::DOCUMENT) > self.table_read {
+        if self.documents.version(documents::REGIONS) > self.table_read {
             self.read_table(out);
         }
         self.continue_startup(now, rows, out);
@@ -317,10 +315,10 @@ impl Driver {
     }
 
     fn read_table(&mut self, out: &mut Output) {
-        let version = self.documents.version(regions::DOCUMENT);
+        let version = self.documents.version(documents::REGIONS);
         self.table_read = version;
         let Some(table) = self.documents.regions() else {
-            return out.events.push(DriverEvent::Unreadable { name: regions::DOCUMENT, version });
+            return out.events.push(DriverEvent::Unreadable { name: documents::REGIONS, version });
         };
         self.discovery.keep(&table);
         out.addresses_changed |= self.addresses.keep(&table);
@@ -340,7 +338,7 @@ impl Driver {
             self.handlers_told = version;
             match handlers {
                 Ok(handlers) => self.run(now, mesh::Input::Handlers(handlers), rows, out),
-                Err(()) => out.events.push(DriverEvent::Unreadable { name: handler::DOCUMENT, version }),
+                Err(()) => out.events.push(DriverEvent::Unreadable { name: documents::HANDLERS, version }),
             }
         }
     }

@@ -1,8 +1,7 @@
 //! Which leased homes this region may write, as last reported to this node.
 
 use base::Instant;
-use mesh::home_election::HomeLease;
-use mesh::homes::HomeScope;
+use mesh::{HomeLease, HomeScope};
 use std::collections::BTreeMap;
 
 /// More than a region has homes.

@@ -8,10 +8,10 @@ use crate::documents::Documents;
 use crate::messages::{CoordMembers, DocumentProposal, DriverEvent, HeldHome, Message, Output};
 use base::mutant::{Mutant, planted};
 use base::{Instant, NodeId};
-use mesh::electorates::{self, Electorate, Electorates};
-use mesh::home_election::{Agreed, HomeElection, HomeLease, HomeMessage, ProcessId};
-use mesh::homes::{DOCUMENT, Homes};
-use mesh::{RegionId, Regions};
+use mesh::{
+    AgreedHomes, Electorate, Electorates, HomeElection, HomeLease, HomeMessage, Homes, ProcessId, RegionId,
+    Regions, documents,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -97,10 +97,10 @@ impl HomeDriver {
             self.read_homes(context.documents, out);
             self.read_electorates(context.documents, out);
         }
-        let agreed = Agreed { homes: &self.homes.1, electorates: &self.electorates.1, table: &table };
+        let agreed = AgreedHomes { homes: &self.homes.1, electorates: &self.electorates.1, table: &table };
         let acts = self.election.tick(now, leads, agreed);
         if !leads {
-            if tells && context.documents.version(DOCUMENT) > 0 {
+            if tells && context.documents.version(documents::HOMES) > 0 {
                 self.ask(now, context.coord, out);
             }
             return;
@@ -111,7 +111,7 @@ impl HomeDriver {
         // Where no home has a lease, nothing is elected.
         let has_leases = self.homes.1.iter().any(|(_, ownership)| ownership.lease_ms > 0);
         if let Some(next) = acts.next_electorates.filter(|_| has_leases) {
-            let (name, expect) = (electorates::DOCUMENT, self.electorates.0);
+            let (name, expect) = (documents::ELECTORATES, self.electorates.0);
             out.propose.push(DocumentProposal { name, expect, bytes: next.encode() });
         }
         if let Some(message) = acts.message {
@@ -126,28 +126,28 @@ impl HomeDriver {
     }
 
     fn read_homes(&mut self, documents: &Documents, out: &mut Output) {
-        let Some((version, bytes)) = documents.get(DOCUMENT) else { return };
+        let Some((version, bytes)) = documents.get(documents::HOMES) else { return };
         if version == self.homes.0 {
             return;
         }
         match Homes::decode(bytes) {
             Some(homes) => self.homes = (version, homes),
             None => {
-                out.events.push(DriverEvent::Unreadable { name: DOCUMENT, version });
+                out.events.push(DriverEvent::Unreadable { name: documents::HOMES, version });
                 self.homes.0 = version;
             }
         }
     }
 
     fn read_electorates(&mut self, documents: &Documents, out: &mut Output) {
-        let Some((version, bytes)) = documents.get(electorates::DOCUMENT) else { return };
+        let Some((version, bytes)) = documents.get(documents::ELECTORATES) else { return };
         if version == self.electorates.0 {
             return;
         }
         match Electorates::decode(bytes) {
             Some(electorates) => self.electorates = (version, electorates),
             None => {
-                out.events.push(DriverEvent::Unreadable { name: electorates::DOCUMENT, version });
+                out.events.push(DriverEvent::Unreadable { name: documents::ELECTORATES, version });
                 // Nothing is owned or elected by an electorate that is not known.
                 self.electorates = (version, Electorates::default());
             }
@@ -161,7 +161,11 @@ impl HomeDriver {
             let region = table.get(ownership.home.region).map(|region| region.name.clone());
             out.events.push(DriverEvent::ProposesHome { scope: scope.clone(), ownership, region });
         }
-        out.propose.push(DocumentProposal { name: DOCUMENT, expect: self.homes.0, bytes: next.encode() });
+        out.propose.push(DocumentProposal {
+            name: documents::HOMES,
+            expect: self.homes.0,
+            bytes: next.encode(),
+        });
     }
 
     /// Any of them may lead.

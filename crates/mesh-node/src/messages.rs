@@ -5,15 +5,10 @@ use crate::documents::Document;
 use crate::homes::AskTime;
 use base::{ClusterId, Instant, NodeId, ReplyToken};
 use bytes::Bytes;
-use mesh::document_exchange;
-use mesh::frame::Envelope;
-use mesh::home_election::{HomeLease, HomeMessage};
-use mesh::homes::{HomeScope, Ownership};
-use mesh::incarnation::{CatchUp, Incarnation};
-use mesh::node_report::NodeReport;
-use mesh::overlay::Seq;
-use mesh::request::Request;
-use mesh::{DiskSpace, Epoch, RegionId, Regions};
+use mesh::{
+    CatchUp, DiskSpace, DocumentMessage, Envelope, Epoch, HomeLease, HomeMessage, HomeScope, Incarnation,
+    NodeReport, Ownership, RegionId, Regions, Request, Seq,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -86,7 +81,7 @@ pub enum Input {
     /// What the leader of another region says of the documents that regions share.
     DocumentMessage {
         region: RegionId,
-        message: document_exchange::Message,
+        message: DocumentMessage,
     },
     /// What a leader of 0.1.0 says that the region may write, from the arrival on.
     Held(Vec<HeldHome>),
@@ -129,7 +124,7 @@ pub enum Message {
     Report(NodeReport),
     Home(HomeMessage),
     /// To the leader of another region.
-    Documents(document_exchange::Message),
+    Documents(DocumentMessage),
     /// To a node that does not ask.
     Held(Vec<HeldHome>),
     AskHomeLeases(AskTime),

@@ -4,10 +4,10 @@
 use crate::documents::Documents;
 use crate::messages::{CoordMembers, DocumentProposal, DriverEvent, Output};
 use base::{Instant, NodeId};
-use mesh::controller::{Controller, DesiredMembers};
-use mesh::node_report::NodeReport;
-use mesh::plan::{self, EnrolledNode, MeshPlan};
-use mesh::{Epoch, RegionId, Regions, Topology, regions};
+use mesh::{
+    Controller, DesiredMembers, EnrolledNode, Epoch, MeshPlan, NodeReport, RegionId, Regions, Topology,
+    documents,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -50,13 +50,13 @@ impl Planner {
 
     /// Takes in the plan that the documents hold, and answers its topology if it is newer than what was known.
     pub fn follow(&mut self, documents: &Documents, out: &mut Output) -> Option<Topology> {
-        let (version, bytes) = documents.get(plan::DOCUMENT)?;
+        let (version, bytes) = documents.get(documents::PLAN)?;
         if self.plan.as_ref().is_some_and(|known| known.epoch().0 >= version) {
             return None;
         }
         // Its version is its epoch; one that says otherwise is not ours.
         let Some(plan) = MeshPlan::decode(bytes).filter(|plan| plan.epoch().0 == version) else {
-            out.events.push(DriverEvent::Unreadable { name: plan::DOCUMENT, version });
+            out.events.push(DriverEvent::Unreadable { name: documents::PLAN, version });
             return None;
         };
         let topology = plan.topology.clone();
@@ -90,7 +90,7 @@ impl Planner {
     }
 
     fn decide(&mut self, now: Instant, documents: &Documents, coord: &CoordMembers, out: &mut Output) {
-        let known = documents.version(plan::DOCUMENT);
+        let known = documents.version(documents::PLAN);
         let plan = self.plan.as_ref();
         // What coord has here is what the next one replaces; a plan that cannot be read is not replaced.
         if plan.map_or(0, |plan| plan.epoch().0) != known {
@@ -106,20 +106,20 @@ impl Planner {
             self.proposed = Some((next.epoch(), now.after(PROPOSAL_TIMEOUT)));
             let (n_nodes, is_moving) = (next.topology.members().len(), next.topology.is_moving());
             out.events.push(DriverEvent::ProposesPlan { epoch: next.epoch(), n_nodes, is_moving });
-            out.propose.push(DocumentProposal { name: plan::DOCUMENT, expect: known, bytes: next.encode() });
+            out.propose.push(DocumentProposal { name: documents::PLAN, expect: known, bytes: next.encode() });
         }
     }
 
     /// The configuration says which regions there are until the cluster has a table; from then on that alone does.
     fn propose_first_regions(&mut self, now: Instant, documents: &Documents, out: &mut Output) {
         let n_regions = self.regions.iter().count();
-        if n_regions == 0 || documents.version(regions::DOCUMENT) > 0 || now < self.regions_proposed {
+        if n_regions == 0 || documents.version(documents::REGIONS) > 0 || now < self.regions_proposed {
             return;
         }
         self.regions_proposed = now.after(PROPOSAL_TIMEOUT);
         out.events.push(DriverEvent::ProposesRegions { n_regions });
         out.propose.push(DocumentProposal {
-            name: regions::DOCUMENT,
+            name: documents::REGIONS,
             expect: 0,
             bytes: self.regions.encode(),
         });

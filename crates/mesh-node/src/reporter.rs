@@ -2,9 +2,7 @@
 
 use crate::messages::{Message, Output};
 use base::{Instant, NodeId};
-use mesh::Topology;
-use mesh::moves::MoveReport;
-use mesh::node_report::NodeReport;
+use mesh::{MoveReport, NodeReport, Topology};
 use std::time::Duration;
 
 const EVERY: Duration = Duration::from_secs(1);

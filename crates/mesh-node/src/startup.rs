@@ -3,10 +3,10 @@
 //! another disk before. That knowledge is durable here before anything follows from it.
 
 use base::NodeId;
-use mesh::Topology;
-use mesh::incarnation::{CatchUp, Incarnation};
-use mesh::plan::MeshPlan;
-use mesh::rows::{self, Row, Rows};
+use mesh::{
+    CatchUp, Incarnation, MeshPlan, Topology,
+    rows::{self, Row, Rows},
+};
 
 #[derive(Debug)]
 pub(crate) struct Startup {

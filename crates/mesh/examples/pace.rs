@@ -4,14 +4,10 @@
 
 use base::{Instant, NodeId, ReplyToken};
 use bytes::Bytes;
-use mesh::actor::{Actor, RegionId};
-use mesh::frame::Envelope;
-use mesh::key::Key;
-use mesh::record::Kind;
-use mesh::request::{Reply, Request, Write};
-use mesh::rows::Rows;
-use mesh::topology::{Epoch, Member, MemberState, NamespaceCopies, Topology};
-use mesh::{Attributes, Input, Mesh, Now, Op, Output, Params};
+use mesh::{
+    Actor, Attributes, Envelope, Epoch, Input, Key, Kind, Member, MemberState, Mesh, NamespaceCopies, Now,
+    Op, Output, Params, RegionId, Reply, Request, Topology, Write, rows::Rows,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::time::Duration;

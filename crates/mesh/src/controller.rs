@@ -19,7 +19,7 @@ const AWAY_MAX: Duration = Duration::from_secs(3 * 3_600);
 /// A node whose report is newer than this is present.
 const PRESENT: Duration = Duration::from_secs(10);
 /// Points on the ring of a member that has not told what it wants.
-pub const POINTS: u32 = 64;
+pub const POINTS_DEFAULT: u32 = 64;
 /// The namespace that is always there.
 pub const DEFAULT_NAMESPACE: NamespaceCopies = NamespaceCopies { id: 0, copies: 3 };
 
@@ -106,7 +106,7 @@ impl Controller {
     fn member_for(&self, node: NodeId) -> Member {
         let (zone, points) = match self.report(node) {
             Some(report) => (report.zone, report.points.clamp(1, 1_024)),
-            None => (node.0 as u32, POINTS),
+            None => (node.0 as u32, POINTS_DEFAULT),
         };
         Member { node, zone, points, state: MemberState::Joining, stale: false }
     }

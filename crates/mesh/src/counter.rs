@@ -31,6 +31,26 @@ pub struct CounterState {
 }
 
 impl CounterSums {
+    /// At least as much of both, and more of one.
+    pub fn exceeds(self, other: CounterSums) -> bool {
+        self.added >= other.added && self.subtracted >= other.subtracted && self != other
+    }
+
+    pub fn encode(self, out: &mut Vec<u8>) {
+        for sum in [self.added, self.subtracted] {
+            put_varint(out, (sum >> 64) as u64);
+            put_varint(out, sum as u64);
+        }
+    }
+
+    pub fn decode(reader: &mut Reader) -> Option<CounterSums> {
+        let mut sum = || {
+            let sum = u128::from(reader.varint()?) << 64 | u128::from(reader.varint()?);
+            (sum <= ENTRY_MAX).then_some(sum)
+        };
+        Some(CounterSums { added: sum()?, subtracted: sum()? })
+    }
+
     fn join(&mut self, other: CounterSums) {
         self.added = self.added.max(other.added);
         self.subtracted = self.subtracted.max(other.subtracted);
@@ -79,6 +99,11 @@ impl CounterState {
         self.find(actor).cleared
     }
 
+    /// No actor has counted anything, ever.
+    pub fn is_vacant(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Nothing is left that a delete has not seen.
     pub fn is_empty(&self) -> bool {
         self.entries.iter().all(|(_, entry)| entry.sums == entry.cleared)
@@ -97,6 +122,20 @@ impl CounterState {
     pub fn clear(&mut self) -> CounterState {
         self.entries.iter_mut().for_each(|(_, entry)| entry.cleared = entry.sums);
         self.clone()
+    }
+
+    /// Forgets what an actor had counted when its sums were these.
+    pub fn clear_upto(&mut self, actor: Actor, sums: CounterSums) {
+        self.entry(actor).join(CounterEntry { sums, cleared: sums });
+    }
+
+    /// How much a delete has seen of each entry, and nothing else.
+    pub fn cleared_part(&self) -> CounterState {
+        let cleared = |(actor, entry): &(Actor, CounterEntry)| {
+            let CounterEntry { cleared, .. } = *entry;
+            (cleared != CounterSums::default()).then_some((*actor, CounterEntry { sums: cleared, cleared }))
+        };
+        CounterState { entries: self.entries.iter().filter_map(cleared).collect() }
     }
 
     pub fn join(&mut self, other: &CounterState) {
@@ -124,10 +163,8 @@ impl CounterState {
         put_varint(out, self.entries.len() as u64);
         for (actor, CounterEntry { sums, cleared }) in &self.entries {
             actor.encode(out);
-            for sum in [sums.added, sums.subtracted, cleared.added, cleared.subtracted] {
-                put_varint(out, (sum >> 64) as u64);
-                put_varint(out, sum as u64);
-            }
+            sums.encode(out);
+            cleared.encode(out);
         }
     }
 
@@ -135,12 +172,7 @@ impl CounterState {
         let mut counter = CounterState::default();
         for _ in 0..reader.count()? {
             let actor = Actor::decode(reader)?;
-            let mut sum = || {
-                let sum = u128::from(reader.varint()?) << 64 | u128::from(reader.varint()?);
-                (sum <= ENTRY_MAX).then_some(sum)
-            };
-            let sums = CounterSums { added: sum()?, subtracted: sum()? };
-            let cleared = CounterSums { added: sum()?, subtracted: sum()? };
+            let (sums, cleared) = (CounterSums::decode(reader)?, CounterSums::decode(reader)?);
             counter.entry(actor).join(CounterEntry { sums, cleared });
         }
         Some(counter)

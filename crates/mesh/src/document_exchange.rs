@@ -4,8 +4,9 @@
 //! proposes the result. Both sides send digests, so both end with the same document, and a lost message is sent again.
 
 use crate::actor::RegionId;
-use crate::handler::{self, Handlers};
-use crate::namespaces::{self, Namespaces};
+use crate::documents::{self, EXCHANGED};
+use crate::handler::Handlers;
+use crate::namespaces::Namespaces;
 use base::Instant;
 use base::checksum::hash64;
 use base::codec::{Reader, put_bytes, put_varint};
@@ -13,9 +14,6 @@ use base::mutant::{Mutant, planted};
 use bytes::{BufMut, Bytes};
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// The documents that regions share.
-pub const EXCHANGED: [&str; 2] = [namespaces::DOCUMENT, handler::DOCUMENT];
 
 const TELL_EVERY: Duration = Duration::from_secs(2);
 /// The same document goes to the same region no more often than this.
@@ -26,7 +24,7 @@ const DOCUMENT: u8 = 2;
 
 /// From the leader of one region to the leader of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
+pub enum DocumentMessage {
     /// Of each document by its name.
     Digests(BTreeMap<String, u64>),
     Document {
@@ -37,8 +35,8 @@ pub enum Message {
 
 /// What follows from a message or from the time.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Actions {
-    pub send: Vec<(RegionId, Message)>,
+pub struct DocumentActions {
+    pub send: Vec<(RegionId, DocumentMessage)>,
     /// A document and what it is to become.
     pub propose: Vec<(&'static str, Bytes)>,
 }
@@ -56,19 +54,19 @@ impl DocumentExchange {
         now: Instant,
         others: impl IntoIterator<Item = RegionId>,
         document: impl Fn(&str) -> Option<Bytes>,
-    ) -> Actions {
+    ) -> DocumentActions {
         if now < self.tell_at {
-            return Actions::default();
+            return DocumentActions::default();
         }
         self.tell_at = now.after(TELL_EVERY);
         let mut others = others.into_iter().peekable();
         if others.peek().is_none() || planted(Mutant::DocumentsNotExchanged) {
-            return Actions::default();
+            return DocumentActions::default();
         }
         let digest = |name: &&str| Some(((*name).to_owned(), digest_of(&normalise(name, document(name)?)?)));
         let digests: BTreeMap<String, u64> = EXCHANGED.iter().filter_map(digest).collect();
-        let send = others.map(|region| (region, Message::Digests(digests.clone()))).collect();
-        Actions { send, propose: Vec::new() }
+        let send = others.map(|region| (region, DocumentMessage::Digests(digests.clone()))).collect();
+        DocumentActions { send, propose: Vec::new() }
     }
 
     /// The leader of another region has sent something to this one.
@@ -76,11 +74,11 @@ impl DocumentExchange {
         &mut self,
         now: Instant,
         from: RegionId,
-        message: Message,
+        message: DocumentMessage,
         document: impl Fn(&str) -> Option<Bytes>,
-    ) -> Actions {
+    ) -> DocumentActions {
         match message {
-            Message::Digests(theirs) => {
+            DocumentMessage::Digests(theirs) => {
                 let differing = EXCHANGED.into_iter().filter_map(|name| {
                     let ours = normalise(name, document(name)?)?;
                     (theirs.get(name) != Some(&digest_of(&ours))).then_some((name, ours))
@@ -88,14 +86,14 @@ impl DocumentExchange {
                 let due: Vec<_> = differing.filter(|(name, _)| self.may_send(now, from, name)).collect();
                 let send = due.into_iter().map(|(name, bytes)| {
                     self.sent.insert((from, name), now);
-                    (from, Message::Document { name: name.to_owned(), bytes })
+                    (from, DocumentMessage::Document { name: name.to_owned(), bytes })
                 });
-                Actions { send: send.collect(), propose: Vec::new() }
+                DocumentActions { send: send.collect(), propose: Vec::new() }
             }
-            Message::Document { name, bytes } => {
+            DocumentMessage::Document { name, bytes } => {
                 let name = EXCHANGED.into_iter().find(|exchanged| *exchanged == name);
                 let merged = name.and_then(|name| Some((name, merge(name, document(name), bytes)?)));
-                Actions { send: Vec::new(), propose: merged.into_iter().collect() }
+                DocumentActions { send: Vec::new(), propose: merged.into_iter().collect() }
             }
         }
     }
@@ -111,7 +109,7 @@ fn digest_of(bytes: &Bytes) -> u64 {
 
 /// The bytes of a document in its newest form, whichever form it was written in.
 fn normalise(name: &str, bytes: Bytes) -> Option<Bytes> {
-    if name == namespaces::DOCUMENT {
+    if name == documents::NAMESPACES {
         return Namespaces::decode(bytes).map(|namespaces| namespaces.encode());
     }
     Handlers::decode(bytes).map(|handlers| handlers.encode())
@@ -124,7 +122,7 @@ fn merge(name: &str, ours: Option<Bytes>, theirs: Bytes) -> Option<Bytes> {
     if ours.is_some() && before.is_none() {
         return None;
     }
-    let after = if name == namespaces::DOCUMENT {
+    let after = if name == documents::NAMESPACES {
         let mut all = before.clone().and_then(Namespaces::decode).unwrap_or_default();
         all.merge(&Namespaces::decode(theirs)?);
         all.encode()
@@ -136,11 +134,11 @@ fn merge(name: &str, ours: Option<Bytes>, theirs: Bytes) -> Option<Bytes> {
     (before.as_ref() != Some(&after)).then_some(after)
 }
 
-impl Message {
+impl DocumentMessage {
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::new();
         match self {
-            Message::Digests(digests) => {
+            DocumentMessage::Digests(digests) => {
                 out.push(DIGESTS);
                 put_varint(&mut out, digests.len() as u64);
                 for (name, digest) in digests {
@@ -148,7 +146,7 @@ impl Message {
                     out.put_u64_le(*digest);
                 }
             }
-            Message::Document { name, bytes } => {
+            DocumentMessage::Document { name, bytes } => {
                 out.push(DOCUMENT);
                 put_bytes(&mut out, name.as_bytes());
                 out.extend_from_slice(bytes);
@@ -157,7 +155,7 @@ impl Message {
         out.into()
     }
 
-    pub fn decode(bytes: Bytes) -> Option<Message> {
+    pub fn decode(bytes: Bytes) -> Option<DocumentMessage> {
         let mut reader = Reader::new(bytes);
         let name = |reader: &mut Reader| String::from_utf8(reader.bytes()?.into()).ok();
         match reader.u8()? {
@@ -169,9 +167,9 @@ impl Message {
                     Some((name, u64::from_le_bytes(digest.as_ref().try_into().ok()?)))
                 };
                 let digests = (0..count).map(|_| one(&mut reader)).collect::<Option<_>>()?;
-                reader.is_empty().then_some(Message::Digests(digests))
+                reader.is_empty().then_some(DocumentMessage::Digests(digests))
             }
-            DOCUMENT => Some(Message::Document { name: name(&mut reader)?, bytes: reader.rest() }),
+            DOCUMENT => Some(DocumentMessage::Document { name: name(&mut reader)?, bytes: reader.rest() }),
             _ => None,
         }
     }
@@ -195,30 +193,35 @@ mod tests {
         fn create(&mut self, name: &str, here: RegionId) {
             let mut all = self.namespaces();
             all.set(name, Namespace::default(), here).unwrap();
-            self.documents.insert(namespaces::DOCUMENT, all.encode());
+            self.documents.insert(documents::NAMESPACES, all.encode());
         }
 
         fn namespaces(&self) -> Namespaces {
-            let bytes = self.documents.get(namespaces::DOCUMENT).cloned();
+            let bytes = self.documents.get(documents::NAMESPACES).cloned();
             bytes.and_then(Namespaces::decode).unwrap_or_default()
         }
 
-        fn perform(&mut self, actions: Actions) -> Vec<(RegionId, Message)> {
+        fn perform(&mut self, actions: DocumentActions) -> Vec<(RegionId, DocumentMessage)> {
             self.documents.extend(actions.propose);
             actions.send
         }
 
-        fn tick(&mut self, now: Instant, others: &[RegionId]) -> Vec<(RegionId, Message)> {
+        fn tick(&mut self, now: Instant, others: &[RegionId]) -> Vec<(RegionId, DocumentMessage)> {
             let documents = self.documents.clone();
             let find = |name: &str| documents.get(name).cloned();
             let actions = self.exchange.tick(now, others.iter().copied(), find);
             self.perform(actions)
         }
 
-        fn receive(&mut self, now: Instant, from: RegionId, message: Message) -> Vec<(RegionId, Message)> {
+        fn receive(
+            &mut self,
+            now: Instant,
+            from: RegionId,
+            message: DocumentMessage,
+        ) -> Vec<(RegionId, DocumentMessage)> {
             let documents = self.documents.clone();
             let find = |name: &str| documents.get(name).cloned();
-            let message = Message::decode(message.encode()).unwrap();
+            let message = DocumentMessage::decode(message.encode()).unwrap();
             let actions = self.exchange.receive(now, from, message, find);
             self.perform(actions)
         }
@@ -226,7 +229,7 @@ mod tests {
 
     /// Everything that is sent arrives, until nothing more is sent; both tell their digests.
     fn exchange(east: &mut Leader, west: &mut Leader, now: Instant) {
-        let mut under_way: Vec<(RegionId, RegionId, Message)> = Vec::new();
+        let mut under_way: Vec<(RegionId, RegionId, DocumentMessage)> = Vec::new();
         under_way.extend(east.tick(now, &[WEST]).into_iter().map(|(to, message)| (EAST, to, message)));
         under_way.extend(west.tick(now, &[EAST]).into_iter().map(|(to, message)| (WEST, to, message)));
         while let Some((from, to, message)) = under_way.pop() {
@@ -267,7 +270,7 @@ mod tests {
     fn a_document_is_sent_to_a_region_once_in_a_while() {
         let mut east = Leader::default();
         east.create("shop", EAST);
-        let nothing = Message::Digests(BTreeMap::new());
+        let nothing = DocumentMessage::Digests(BTreeMap::new());
         assert_eq!(east.receive(Instant(5), WEST, nothing.clone()).len(), 1);
         assert_eq!(east.receive(Instant(6), WEST, nothing.clone()).len(), 0);
         assert_eq!(east.receive(Instant(5).after(SEND_EVERY), WEST, nothing).len(), 1);
@@ -279,17 +282,18 @@ mod tests {
         east.create("shop", EAST);
         let before = east.documents.clone();
         for (name, bytes) in [("namespaces", &b"\x09"[..]), ("topology", b"\x01"), ("handlers", b"")] {
-            let message = Message::Document { name: name.to_owned(), bytes: Bytes::copy_from_slice(bytes) };
+            let message =
+                DocumentMessage::Document { name: name.to_owned(), bytes: Bytes::copy_from_slice(bytes) };
             assert_eq!(east.receive(Instant(1), WEST, message), []);
         }
         assert_eq!(east.documents, before);
         let mut newer = Leader::default();
-        newer.documents.insert(namespaces::DOCUMENT, Bytes::from_static(b"\x63"));
-        let bytes = before[namespaces::DOCUMENT].clone();
-        newer.receive(Instant(1), EAST, Message::Document { name: "namespaces".to_owned(), bytes });
-        assert_eq!(newer.documents[namespaces::DOCUMENT], Bytes::from_static(b"\x63"));
+        newer.documents.insert(documents::NAMESPACES, Bytes::from_static(b"\x63"));
+        let bytes = before[documents::NAMESPACES].clone();
+        newer.receive(Instant(1), EAST, DocumentMessage::Document { name: "namespaces".to_owned(), bytes });
+        assert_eq!(newer.documents[documents::NAMESPACES], Bytes::from_static(b"\x63"));
         for junk in [&b""[..], &[0], &[DIGESTS], &[DIGESTS, 3], &[DIGESTS, 1, 1, 65, 1], &[DOCUMENT]] {
-            assert_eq!(Message::decode(Bytes::copy_from_slice(junk)), None);
+            assert_eq!(DocumentMessage::decode(Bytes::copy_from_slice(junk)), None);
         }
     }
 }

@@ -12,9 +12,6 @@ use base::codec::{Reader, put_varint};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where the cluster keeps it.
-pub const DOCUMENT: &str = "home-electorates";
-
 const VERSION: u8 = 1;
 /// Changes of the table that may be on their way at a time; later ones wait.
 const ELECTORATES_MAX: usize = 8;

@@ -3,8 +3,8 @@
 //! cannot decode, and trusts nothing in a frame beyond its form.
 
 mod ballot;
-pub mod heartbeat;
-pub mod page;
+mod heartbeat;
+mod page;
 #[cfg(test)]
 mod tests;
 
@@ -16,13 +16,13 @@ use crate::query::Query;
 use crate::request::{Reply, Write};
 use crate::ring::Partition;
 use crate::topology::Epoch;
-use crate::tree::LEAVES;
+use crate::tree::TREE_LEAVES;
 use crate::watermarks::{REGIONS_MAX, Watermarks};
 use base::NodeId;
 use base::codec::{Reader, put_bytes, put_varint};
 use bytes::Bytes;
-use heartbeat::RegionHeartbeat;
-pub use page::{Page, PageAnswer, PageEntry};
+pub use heartbeat::RegionHeartbeat;
+pub use page::{ExchangeAnswer, ExchangeEntry, ExchangePage};
 use page::{decode_answer, decode_page, encode_answer, encode_page};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -158,8 +158,8 @@ pub enum Frame {
         known: StampVector,
         marks: Watermarks,
     },
-    Page(Box<Page>),
-    Answer(Box<PageAnswer>),
+    Page(Box<ExchangePage>),
+    Answer(Box<ExchangeAnswer>),
     /// What was known at the beginning holds for both sides now.
     Synced {
         shard: Shard,
@@ -575,7 +575,7 @@ fn decode_frame(reader: &mut Reader) -> Option<Result<Frame, FrameError>> {
         13 => Frame::Welcome,
         14 => Frame::Compare { id, shard: shard(reader)?, root: reader.u64()?, known: known(reader)? },
         15 => {
-            let count = Some(reader.count()?).filter(|count| *count == 0 || *count == LEAVES)?;
+            let count = Some(reader.count()?).filter(|count| *count == 0 || *count == TREE_LEAVES)?;
             let leaves = (0..count).map(|_| reader.u64()).collect::<Option<Vec<_>>>()?;
             Frame::Leaves { id, leaves, known: known(reader)?, marks: Watermarks::decode(reader)? }
         }

@@ -16,8 +16,6 @@ use base::codec::{Reader, put_bytes};
 use base::{Code, Rng};
 use bytes::Bytes;
 
-/// Where the cluster keeps the registry.
-pub const DOCUMENT: &str = "handlers";
 const VERSION: u8 = 2;
 /// Without a version of each entry; read, never written.
 const UNVERSIONED: u8 = 1;

@@ -55,7 +55,7 @@ struct RegionClaim {
 
 /// What a region has agreed on, and which regions it knows.
 #[derive(Clone, Copy)]
-pub struct Agreed<'a> {
+pub struct AgreedHomes<'a> {
     pub homes: &'a Homes,
     pub electorates: &'a Electorates,
     /// This region included.
@@ -116,16 +116,16 @@ impl HomeElection {
         self.claims.insert(from, RegionClaim { homes, at: now, process, stamp: at, confirmed, electorate });
     }
 
-    pub fn tick(&mut self, now: Instant, leads: bool, agreed: Agreed<'_>) -> HomeActions {
+    pub fn tick(&mut self, now: Instant, leads: bool, agreed: AgreedHomes<'_>) -> HomeActions {
         if planted(Mutant::ElectorateNotAgreed) {
             let electorates = &Electorates::agreed(agreed.table.clone());
-            return self.decide(now, leads, Agreed { electorates, ..agreed });
+            return self.decide(now, leads, AgreedHomes { electorates, ..agreed });
         }
         self.decide(now, leads, agreed)
     }
 
-    fn decide(&mut self, now: Instant, leads: bool, agreed: Agreed<'_>) -> HomeActions {
-        let Agreed { homes, electorates, table } = agreed;
+    fn decide(&mut self, now: Instant, leads: bool, agreed: AgreedHomes<'_>) -> HomeActions {
+        let AgreedHomes { homes, electorates, table } = agreed;
         if !leads {
             (self.leading_since, self.wanted) = (None, None);
             self.claims.clear();
@@ -165,9 +165,9 @@ impl HomeElection {
         &mut self,
         now: Instant,
         has_their_homes: bool,
-        agreed: Agreed<'_>,
+        agreed: AgreedHomes<'_>,
     ) -> Option<Electorates> {
-        let Agreed { electorates, table, .. } = agreed;
+        let AgreedHomes { electorates, table, .. } = agreed;
         let may_propose = has_their_homes && self.wanted.is_none() && self.electorates_wanted <= now;
         let knows = self.leading_since.is_some_and(|since| since.after(SILENT_FOR) <= now);
         if !may_propose || !knows {
@@ -201,7 +201,7 @@ impl HomeElection {
         }
     }
 
-    fn next(&self, now: Instant, agreed: Agreed<'_>) -> Option<Homes> {
+    fn next(&self, now: Instant, agreed: AgreedHomes<'_>) -> Option<Homes> {
         let homes = agreed.homes;
         let mut next = homes.clone();
         for claims in self.claims.iter() {
@@ -261,7 +261,7 @@ impl HomeElection {
     }
 
     /// A candidate with a majority behind it is the owner.
-    fn settle(&self, scope: &HomeScope, mine: Ownership, agreed: Agreed<'_>) -> Option<Ownership> {
+    fn settle(&self, scope: &HomeScope, mine: Ownership, agreed: AgreedHomes<'_>) -> Option<Ownership> {
         if mine.settled || mine.home.region != self.here {
             return None;
         }
@@ -279,7 +279,7 @@ impl HomeElection {
         now: Instant,
         scope: &HomeScope,
         mine: Ownership,
-        agreed: Agreed<'_>,
+        agreed: AgreedHomes<'_>,
     ) -> Option<Ownership> {
         if mine.home.region == self.here && mine.settled {
             return self.run_again(now, scope, mine);

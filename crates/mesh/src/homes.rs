@@ -10,13 +10,11 @@ use base::codec::{Reader, put_bytes, put_varint};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// Where the cluster keeps it.
-pub const DOCUMENT: &str = "homes";
 /// What a lease may be: shorter ones would end while a region elects who leads it.
-pub const LEASE_MS_MIN: u64 = 2_000;
-pub const LEASE_MS_MAX: u64 = 24 * 3_600 * 1_000;
+pub const HOME_LEASE_MS_MIN: u64 = 2_000;
+pub const HOME_LEASE_MS_MAX: u64 = 24 * 3_600 * 1_000;
 /// What the prefix of a home may take.
-pub const PREFIX_BYTES_MAX: usize = 256;
+pub const HOME_PREFIX_BYTES_MAX: usize = 256;
 
 const VERSION: u8 = 2;
 /// Without leases, prefixes and votes.
@@ -44,7 +42,7 @@ impl HomeScope {
     pub fn decode(reader: &mut Reader) -> Option<HomeScope> {
         let mut text = || String::from_utf8(reader.bytes()?.into()).ok();
         let (namespace, prefix) = (text()?, text()?);
-        (prefix.len() <= PREFIX_BYTES_MAX).then_some(HomeScope { namespace, prefix })
+        (prefix.len() <= HOME_PREFIX_BYTES_MAX).then_some(HomeScope { namespace, prefix })
     }
 }
 
@@ -109,8 +107,9 @@ impl Homes {
     /// again changes nothing.
     pub fn transfer(&mut self, scope: &HomeScope, transfer: HomeTransfer) -> Result<Ownership, Code> {
         let HomeTransfer { to, epoch, lease_ms } = transfer;
-        let lawful = lease_ms.is_none_or(|ms| ms == 0 || (LEASE_MS_MIN..=LEASE_MS_MAX).contains(&ms));
-        if !lawful || scope.prefix.len() > PREFIX_BYTES_MAX {
+        let lawful =
+            lease_ms.is_none_or(|ms| ms == 0 || (HOME_LEASE_MS_MIN..=HOME_LEASE_MS_MAX).contains(&ms));
+        if !lawful || scope.prefix.len() > HOME_PREFIX_BYTES_MAX {
             return Err(Code::BadRequest);
         }
         let old = self.get(scope);
@@ -169,7 +168,7 @@ fn decode_ownership(reader: &mut Reader) -> Option<(HomeScope, Ownership)> {
         1 => true,
         _ => return None,
     };
-    (lease_ms <= LEASE_MS_MAX).then_some((scope, Ownership { home, lease_ms, settled }))
+    (lease_ms <= HOME_LEASE_MS_MAX).then_some((scope, Ownership { home, lease_ms, settled }))
 }
 
 fn decode_namespace(reader: &mut Reader) -> Option<(HomeScope, Ownership)> {
@@ -201,9 +200,12 @@ mod tests {
             Err(Code::FencePassed)
         );
         assert_eq!(epoch(homes.transfer(&shop, HomeTransfer { epoch: Some(7), ..to("eu") })), Ok(7));
-        let leased = HomeTransfer { lease_ms: Some(LEASE_MS_MIN), ..to("eu") };
+        let leased = HomeTransfer { lease_ms: Some(HOME_LEASE_MS_MIN), ..to("eu") };
         assert_eq!(epoch(homes.transfer(&shop, leased)), Ok(8), "other terms are another epoch");
-        assert_eq!(homes.transfer(&shop, to("eu")).map(|ownership| ownership.lease_ms), Ok(LEASE_MS_MIN));
+        assert_eq!(
+            homes.transfer(&shop, to("eu")).map(|ownership| ownership.lease_ms),
+            Ok(HOME_LEASE_MS_MIN)
+        );
         assert_eq!(
             homes.transfer(&shop, HomeTransfer { lease_ms: Some(1), ..to("eu") }),
             Err(Code::BadRequest)

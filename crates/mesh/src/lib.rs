@@ -2,73 +2,123 @@
 //! Requests, frames of other nodes and completions go in; frames, rows to persist and replies come out. Invariants: an
 //! acknowledged write is durable on as many replicas as it asked for; replicas that have seen the same writes, in any order,
 //! hold the same bytes.
+//!
+//! Exported, in groups:
+//! - the machine of a node: `Mesh` with its `Params`, `Input`, `Output` and `MachineStatus`;
+//! - requests and replies: `Request`, `Write`, `Get`, `Scan`, `Query`, `Reply`, `Level`, `Session`;
+//! - records: `Key`, `Record`, `Body`, `Kind`, `Op` and how they merge, with `Context`, `Dot`, `Stamp` and `Ballot` for their order;
+//! - frames between nodes: `Envelope`, `Frame` and what frames carry;
+//! - the ring: `Topology`, `Placement`, `Partition`, and `MeshPlan` with the `Controller` that changes it;
+//! - regions and homes: `Regions`, `Homes`, `HomeElection`, `Electorates`, `DocumentExchange`;
+//! - merge handlers: `Handlers`, `Handler`, `Script`;
+//! - storage: `Persist`, `Flush`, `DiskSpace`, `Incarnation`, and the module `rows` for the layout of keys and batches.
+//!
+//! The modules `namespaces`, `documents` and `collection` keep names that are read with their module.
 
-pub mod actor;
-pub mod attempts;
-pub mod ballot;
-pub mod conflict;
-pub mod context;
-pub mod controller;
-pub mod counter;
-pub mod decimal;
-pub mod disk_space;
-pub mod document_exchange;
-pub mod dots;
-pub mod electorates;
-pub mod explain;
-pub mod frame;
-pub mod handler;
-pub mod hlc;
-pub mod home;
-pub mod home_election;
-pub mod homes;
-pub mod incarnation;
-pub mod index;
-pub mod json;
-pub mod key;
-pub mod log;
-pub mod merge;
-pub mod mesh;
-pub mod moves;
+mod actor;
+mod attempts;
+mod ballot;
+pub mod collection;
+mod conflict;
+mod context;
+mod controller;
+mod counter;
+mod decimal;
+mod disk_space;
+mod document_exchange;
+pub mod documents;
+mod dots;
+mod electorates;
+mod explain;
+mod frame;
+mod handler;
+mod hlc;
+mod home;
+mod home_election;
+mod homes;
+mod incarnation;
+mod index;
+mod json;
+mod key;
+mod log;
+mod merge;
+mod mesh;
+mod moves;
 pub mod namespaces;
-pub mod node_report;
-pub mod op;
-pub mod overlay;
-pub mod peers;
-pub mod placement;
-pub mod plan;
-pub mod query;
-pub mod record;
-pub mod regions;
-pub mod request;
-pub mod resolve;
-pub mod ring;
+mod node_report;
+mod op;
+mod overlay;
+mod peers;
+mod placement;
+mod plan;
+mod query;
+mod record;
+mod regions;
+mod request;
+mod resolve;
+mod ring;
 pub mod rows;
-pub mod session;
-pub mod set;
-pub mod siblings;
-pub mod stream;
-pub mod topology;
-pub mod tree;
-pub mod versioned;
-pub mod watermarks;
+mod session;
+mod set;
+mod siblings;
+mod stream;
+mod topology;
+mod tree;
+mod versioned;
+mod watermarks;
+
+pub use mesh::{
+    Destination, Input, MachineStatus, Mesh, MeshEvent, Now, Output, Params, Persist, RegionState,
+};
+
+pub use query::Query;
+pub use request::{
+    ConflictPage, Get, GetResult, Level, Missing, Reply, Request, Scan, ScanPage, Write, request_hash,
+};
+pub use session::Session;
 
 pub use actor::{Actor, Dot, RegionId};
 pub use ballot::{Ballot, Round};
-pub use conflict::Conflict;
+pub use conflict::{Conflict, row_key as conflict_row_key};
 pub use context::{Context, Span};
 pub use decimal::Decimal;
-pub use disk_space::DiskSpace;
-pub use handler::{Handlers, Script};
-pub use hlc::{HybridClock, Stamp};
+pub use explain::Explanation;
+pub use hlc::Stamp;
+pub use index::rows as index_rows;
+pub use json::Json;
+pub use key::Key;
+pub use merge::merge;
+pub use op::{Attributes, Op, WriteEvent, apply as apply_op};
+pub use record::{Body, Fence, Header, Kind, METADATA_MAX, Record};
+pub use siblings::{Sibling, Siblings};
+
+pub use frame::{
+    Envelope, ExchangeAnswer, ExchangeEntry, ExchangePage, Frame, FrameError, OpId, RegionHeartbeat, Shard,
+    StampCheck, StoreOutcome, StoreReason, WriteOrigin,
+};
+pub use tree::{Buckets, TREE_LEAVES};
+pub use watermarks::Watermarks;
+
+pub use controller::{Controller, DesiredMembers, POINTS_DEFAULT};
+pub use moves::MoveReport;
+pub use node_report::NodeReport;
+pub use placement::{COPIES_MAX, Placement};
+pub use plan::{EnrolledNode, MeshPlan};
+pub use ring::{PARTITIONS, Partition};
+pub use topology::{Epoch, Member, MemberState, MovePhase, NamespaceCopies, Topology};
+
+pub use document_exchange::{DocumentActions, DocumentExchange, DocumentMessage};
+pub use electorates::{Electorate, Electorates};
 pub use home::Home;
-pub use mesh::{Input, Mesh, Now, Output, Params, RegionState};
-pub use moves::{MoveProgress, MoveReport};
-pub use op::{Attributes, Op};
-pub use placement::{Placement, PreferenceLists};
-pub use query::Query;
-pub use record::{Body, Kind, Record};
+pub use home_election::{AgreedHomes, HomeElection, HomeLease, HomeMessage, ProcessId};
+pub use homes::{
+    HOME_LEASE_MS_MAX, HOME_LEASE_MS_MIN, HOME_PREFIX_BYTES_MAX, HomeScope, HomeTransfer, Homes, Ownership,
+};
 pub use regions::{Region, Regions};
-pub use ring::Partition;
-pub use session::Session;
-pub use topology::{Epoch, Member, MemberState, Topology};
+
+pub use handler::{Handler, Handlers, LawViolation, MergeLaw, NoScript, Script};
+
+pub use disk_space::DiskSpace;
+pub use incarnation::{CatchUp, Incarnation};
+pub use log::{LogEntry, LogOperation};
+pub use overlay::{Flush, FlushedRows, Seq};

@@ -13,8 +13,6 @@ use base::checksum::hash64;
 use base::codec::Reader;
 use bytes::Bytes;
 
-/// The name of the document.
-pub const DOCUMENT: &str = "namespaces";
 /// The namespace that is there without being created.
 pub const DEFAULT: &str = "default";
 /// The copies that a namespace has if nothing is said; fewer while there are fewer nodes.

@@ -8,9 +8,6 @@ use base::{Code, NodeId};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// The document's name.
-pub const DOCUMENT: &str = "cluster/topology";
-
 const VERSION: u8 = 1;
 /// As many as a topology may have, and some that are on their way.
 const NODES_MAX: usize = 2_048;

@@ -9,8 +9,6 @@ use base::Code;
 use base::codec::{Reader, put_bytes, put_varint};
 use bytes::Bytes;
 
-/// Where the cluster keeps it.
-pub const DOCUMENT: &str = "regions";
 const VERSION: u8 = 1;
 const NAME_BYTES_MAX: usize = 128;
 const SEEDS_MAX: usize = 64;

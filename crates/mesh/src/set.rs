@@ -19,6 +19,11 @@ impl OrSet {
         self.elements.iter().map(|(element, _)| element)
     }
 
+    /// Each element with the adds that put it there.
+    pub fn entries(&self) -> impl Iterator<Item = (&Bytes, &[Dot])> {
+        self.elements.iter().map(|(element, dots)| (element, dots.as_slice()))
+    }
+
     pub fn contains(&self, element: &[u8]) -> bool {
         self.find(element).is_ok()
     }

@@ -5,29 +5,29 @@
 use crate::key::Key;
 use base::checksum::hash64;
 
-pub const LEAVES: usize = 1_024;
+pub const TREE_LEAVES: usize = 1_024;
 
 /// Far from the hash that chooses the partition, so that a partition's keys spread over all buckets.
 const LEAF_SEED: u64 = 0x6c65_6166;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MerkleTree {
-    leaves: Box<[u64; LEAVES]>,
+    leaves: Box<[u64; TREE_LEAVES]>,
     sum: u64,
 }
 
 /// A set of buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Buckets([u64; LEAVES / 64]);
+pub struct Buckets([u64; TREE_LEAVES / 64]);
 
 impl Default for MerkleTree {
     fn default() -> MerkleTree {
-        MerkleTree { leaves: Box::new([0; LEAVES]), sum: 0 }
+        MerkleTree { leaves: Box::new([0; TREE_LEAVES]), sum: 0 }
     }
 }
 
 pub fn bucket(key: &Key) -> usize {
-    hash64(key.bytes(), LEAF_SEED) as usize % LEAVES
+    hash64(key.bytes(), LEAF_SEED) as usize % TREE_LEAVES
 }
 
 /// What a record contributes to its bucket.
@@ -54,14 +54,14 @@ impl MerkleTree {
         hash64(&bytes, 0)
     }
 
-    pub fn leaves(&self) -> &[u64; LEAVES] {
+    pub fn leaves(&self) -> &[u64; TREE_LEAVES] {
         &self.leaves
     }
 
     /// Buckets that differ from another tree's.
     pub fn differing(&self, other: &[u64]) -> Option<Buckets> {
-        let other: &[u64; LEAVES] = other.try_into().ok()?;
-        let mut differing = Buckets([0; LEAVES / 64]);
+        let other: &[u64; TREE_LEAVES] = other.try_into().ok()?;
+        let mut differing = Buckets([0; TREE_LEAVES / 64]);
         for (idx, (mine, theirs)) in self.leaves.iter().zip(other).enumerate() {
             differing.0[idx / 64] |= u64::from(mine != theirs) << (idx % 64);
         }
@@ -70,11 +70,11 @@ impl MerkleTree {
 }
 
 impl Buckets {
-    pub fn from_words(words: [u64; LEAVES / 64]) -> Buckets {
+    pub fn from_words(words: [u64; TREE_LEAVES / 64]) -> Buckets {
         Buckets(words)
     }
 
-    pub fn words(&self) -> &[u64; LEAVES / 64] {
+    pub fn words(&self) -> &[u64; TREE_LEAVES / 64] {
         &self.0
     }
 

@@ -5,6 +5,7 @@
 use crate::auth_tokens::TokenEvent;
 use crate::batch;
 use crate::compaction_gate::CompactionGate;
+use crate::compaction_round::RoundReport;
 use crate::compactor::{self, Compactor};
 use crate::digests::StateDigests;
 use crate::file_usage::FileUsage;
@@ -35,6 +36,7 @@ mod auth;
 mod compacting;
 mod flushing;
 mod history;
+mod inspect;
 mod integrity;
 pub mod op_counts;
 mod pieces;
@@ -43,6 +45,7 @@ mod replacing;
 pub use op_counts::OpCounts;
 
 pub use crate::overlay::Flush;
+pub use inspect::{CompactionDescription, CompactionPin, LeaseDescription, PinReader};
 pub use pieces::{HoldId, HoldKind, Page, PageRequest, PageRow, SizeSurvey, ValueSource};
 
 #[derive(Clone, Debug)]
@@ -112,6 +115,8 @@ pub struct ApplyOutput {
     pub documents_changed: bool,
     /// In the order in which they happened.
     pub lease_events: Vec<LeaseEvent>,
+    /// Rounds of automatic compaction that this member led and that have ended.
+    pub compaction_rounds: Vec<RoundReport>,
 }
 
 pub struct Apply {
@@ -476,6 +481,12 @@ impl Apply {
 
     pub fn counts(&self) -> ApplyCounts {
         self.counts
+    }
+
+    /// Revisions that the slowest watch has not been sent.
+    pub fn watch_lag(&self) -> u64 {
+        let oldest = self.hub.oldest_needed();
+        oldest.map_or(0, |oldest| self.state.revision().next().0.saturating_sub(oldest.0).max(0) as u64)
     }
 
     pub fn watch_counts(&self) -> watch::WatchCounts {

@@ -4,6 +4,7 @@
 //! never beyond the retention. A silent member ends the round, unless it has been silent for so long that nothing is
 //! kept for it any more.
 
+use crate::compaction_round::{RoundOutcome, RoundReport};
 use crate::peer_message::{CompactionEpoch, CompactionMessage, CompactionSignal};
 use base::{Instant, NodeId, Revision, Term};
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,6 +73,12 @@ pub(crate) struct Compactor {
     /// When each member was last heard; the beginning of the term for the others.
     heard: BTreeMap<NodeId, Instant>,
     leading_since: Instant,
+    /// What the members of the round under way need, and what it was to compact to.
+    needs: BTreeMap<NodeId, Revision>,
+    goal: Revision,
+    last_round: Option<RoundReport>,
+    /// The last round has ended since this was last asked.
+    has_news: bool,
 }
 
 #[derive(Debug)]
@@ -91,7 +98,29 @@ impl Compactor {
             stage: RoundStage::Resting,
             heard: BTreeMap::new(),
             leading_since: Instant::ZERO,
+            needs: BTreeMap::new(),
+            goal: Revision::ZERO,
+            last_round: None,
+            has_news: false,
         }
+    }
+
+    /// How the last round of this term ended.
+    pub fn last_round(&self) -> Option<&RoundReport> {
+        self.last_round.as_ref()
+    }
+
+    /// The same, once.
+    pub fn take_report(&mut self) -> Option<RoundReport> {
+        let has_news = std::mem::take(&mut self.has_news);
+        self.last_round.clone().filter(|_| has_news)
+    }
+
+    fn end_round(&mut self, to: Revision, outcome: RoundOutcome) {
+        let (goal, needs) = (self.goal, std::mem::take(&mut self.needs));
+        self.last_round = Some(RoundReport { goal, to, needs, outcome });
+        self.has_news = true;
+        self.stage = RoundStage::Resting;
     }
 
     /// A new leader starts a round of its own, and forgets when it heard from the members.
@@ -99,6 +128,7 @@ impl Compactor {
         self.term = term;
         self.stage = RoundStage::Resting;
         self.heard.clear();
+        self.last_round = None;
         self.leading_since = now;
         self.began = now;
     }
@@ -168,6 +198,7 @@ impl Compactor {
         let Some(goal) = goal(context, keep).filter(|goal| is_worth_it(context, keep, *goal)) else { return };
         self.rounds += 1;
         let until = context.now.after(self.params.patience);
+        self.goal = goal;
         self.stage = RoundStage::Asking { goal, needs: BTreeMap::new(), until };
         context.members.iter().for_each(|member| self.send(*member, CompactionSignal::Ask, output));
     }
@@ -189,13 +220,15 @@ impl Compactor {
                     let least = needs.values().min().copied();
                     let to = least.map_or(*goal, |least| Revision(least.0 - 1).min(*goal));
                     let told = needs.keys().copied().collect();
+                    self.needs = needs.clone();
                     self.give_notice(context, to, told, output);
                 }
             }
             RoundStage::Noticing { to, silent, .. } => {
                 if silent.iter().all(|member| self.is_given_up(context.now, *member)) {
-                    output.compact = Some(*to);
-                    self.stage = RoundStage::Resting;
+                    let to = *to;
+                    output.compact = Some(to);
+                    self.end_round(to, RoundOutcome::Compacted);
                 }
             }
         }
@@ -210,8 +243,7 @@ impl Compactor {
     ) {
         let worth_it = self.params.keep.is_some_and(|keep| is_worth_it(context, keep, to));
         if !worth_it {
-            self.stage = RoundStage::Resting;
-            return;
+            return self.end_round(to, RoundOutcome::HeldBack);
         }
         silent.iter().for_each(|member| self.send(*member, CompactionSignal::Notice(to), output));
         let until = context.now.after(self.params.patience);
@@ -228,7 +260,14 @@ impl Compactor {
                 self.stage = RoundStage::Noticing { to, silent, until, again: true };
             }
             under_way @ RoundStage::Noticing { until, .. } if until > context.now => self.stage = under_way,
-            _ => {}
+            RoundStage::Noticing { to, silent, .. } => self.end_round(to, RoundOutcome::Unanswered(silent)),
+            RoundStage::Asking { goal, needs, .. } => {
+                let silent = context.members.iter().filter(|member| !needs.contains_key(member));
+                let silent = silent.copied().collect();
+                self.needs = needs;
+                self.end_round(goal, RoundOutcome::Unanswered(silent));
+            }
+            RoundStage::Resting => {}
         }
     }
 }

@@ -348,7 +348,7 @@ impl Consensus {
             return out.send.push((member, Frame::LeaderAnswer { boot, token, answer }));
         }
         match answer {
-            Some(reply) if self.asks.finish(boot, token) => out.answered.push((token, reply)),
+            Some(reply) if self.asks.finish(boot, token, &reply.body) => out.answered.push((token, reply)),
             Some(_) => {}
             None => self.asks.ask_again(boot, token),
         }

@@ -28,6 +28,16 @@ impl LeaderQuestion {
     pub fn is_for_anyone(self) -> bool {
         self == LeaderQuestion::Leases
     }
+
+    /// Whether this is the kind of body that answers the question.
+    pub fn is_answered_by(self, body: &Body) -> bool {
+        match self {
+            LeaderQuestion::KeepAlive(_) => matches!(body, Body::LeaseRenewed { .. }),
+            LeaderQuestion::TimeToLive { .. } => matches!(body, Body::LeaseTime(_)),
+            LeaderQuestion::Ending { .. } => matches!(body, Body::LeasesEnding(_)),
+            LeaderQuestion::Leases => matches!(body, Body::Leases(_)),
+        }
+    }
 }
 
 /// The asker. The boot is part of it: tokens restart with each boot.

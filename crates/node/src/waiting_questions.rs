@@ -5,6 +5,7 @@
 use crate::question::{AskedQuestion, AskerId, LeaderQuestion};
 use base::limits::REQUESTS_WAITING_MAX;
 use base::{Boot, Instant, NodeId, ReplyToken};
+use coord::reply::Body;
 use std::collections::BTreeMap;
 
 pub(crate) struct WaitingQuestions {
@@ -34,9 +35,14 @@ impl WaitingQuestions {
         has_capacity
     }
 
-    /// Whether a caller waited for this answer.
-    pub fn finish(&mut self, boot: Boot, token: ReplyToken) -> bool {
-        boot == self.boot && self.waiting.remove(&token).is_some()
+    /// Whether a caller waited for this answer. An answer to another question is ignored: any peer may send one.
+    pub fn finish(&mut self, boot: Boot, token: ReplyToken, body: &Body) -> bool {
+        let waiting = self.waiting.get(&token).filter(|_| boot == self.boot);
+        let is_answer = waiting.is_some_and(|waiting| waiting.question.is_answered_by(body));
+        if is_answer {
+            self.waiting.remove(&token);
+        }
+        is_answer
     }
 
     /// The member that was asked does not lead: the question goes to another.
@@ -87,6 +93,7 @@ impl WaitingQuestions {
 mod tests {
     use super::*;
     use base::LeaseId;
+    use coord::reply::LeaseRenewal;
 
     fn tokens(asks: &mut WaitingQuestions) -> Vec<u64> {
         asks.take_unsent(Instant(5)).iter().map(|ask| ask.asker.token.0).collect()
@@ -104,7 +111,15 @@ mod tests {
         assert!(tokens(&mut asks).is_empty(), "an answer to an earlier start is ignored");
         asks.ask_again(Boot(2), ReplyToken(1));
         assert_eq!(tokens(&mut asks), [1]);
-        assert!(asks.finish(Boot(2), ReplyToken(2)) && !asks.finish(Boot(2), ReplyToken(2)));
+        let renewed = Body::LeaseRenewed { ttl: 1, renewal: LeaseRenewal::default() };
+        assert!(
+            !asks.finish(Boot(2), ReplyToken(2), &Body::LeasesEnding(Vec::new())),
+            "another kind of answer"
+        );
+        assert!(!asks.finish(Boot(1), ReplyToken(2), &renewed));
+        assert!(
+            asks.finish(Boot(2), ReplyToken(2), &renewed) && !asks.finish(Boot(2), ReplyToken(2), &renewed)
+        );
         asks.ask_again_since(Instant(5));
         assert!(tokens(&mut asks).is_empty());
         asks.ask_again_since(Instant(6));

@@ -85,6 +85,8 @@ flat! {
     data_auth: RoleGrantDataRequest, RoleGrantDataResponse, RoleRevokeDataRequest, RoleRevokeDataResponse,
         RoleGetDataRequest, RoleGetDataResponse;
     health: HealthCheckRequest, HealthCheckResponse;
+    inspect: ClientsRequest, ClientsResponse, WatchesRequest, WatchesResponse, LeasesRequest, LeasesResponse,
+        CompactionRequest, CompactionResponse;
     v3lockpb: LockRequest, LockResponse, UnlockRequest, UnlockResponse;
     v3electionpb: CampaignRequest, CampaignResponse, LeaderRequest, LeaderResponse, ProclaimRequest,
         ProclaimResponse, ResignRequest, ResignResponse;

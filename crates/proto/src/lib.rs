@@ -44,6 +44,11 @@ pub mod althing {
             tonic::include_proto!("althing.auth.v1");
         }
     }
+    pub mod inspect {
+        pub mod v1 {
+            tonic::include_proto!("althing.inspect.v1");
+        }
+    }
     pub mod lease {
         pub mod v1 {
             tonic::include_proto!("althing.lease.v1");
@@ -63,6 +68,9 @@ pub mod althing {
 
 /// What roles permit on the data plane.
 pub use althing::auth::v1 as data_auth;
+
+/// Clients, watches, leases and what pins compaction.
+pub use althing::inspect::v1 as inspect;
 
 /// Locks with fencing tokens.
 pub use althing::lock::v1 as lock;

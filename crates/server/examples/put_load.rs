@@ -6,7 +6,7 @@
 use base::LeaseId;
 use base::rng::mix;
 use bytes::Bytes;
-use coord::request::{Put, Request};
+use coord::request::Put;
 use server::{ClusterMember, Config, Handle, Server};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -138,7 +138,7 @@ async fn put_until(handle: Handle, next: Arc<AtomicU64>, end: Instant) -> Vec<u3
             lease: Some(LeaseId::NONE),
             prev_kv: false,
         };
-        if handle.submit(Request::Put(put)).await.is_ok() {
+        if handle.kv().submit(put).await.is_ok() {
             latencies.push(start.elapsed().as_micros() as u32);
         }
     }

@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::fatal::fatal;
 use crate::space::SpaceLog;
 use crate::watch::{StreamOutput, StreamOutputs, WINDOW};
-use crate::{consensus, mesh, pieces, storage};
+use crate::{consensus, inspect, mesh, pieces, storage};
 use base::{Code, Index, Instant, NodeId, Position, Term};
 use bytes::Bytes;
 use coord::watch::{self, StreamId};
@@ -70,6 +70,8 @@ pub(crate) enum ApplyMessage {
         need: LeaseAccess,
         asker: oneshot::Sender<Result<(), Code>>,
     },
+    /// A question of an operator.
+    Inspect(inspect::Inspection),
     /// A request of a large range that is read in pieces.
     Pieces(pieces::PieceRequest),
     /// The flush of this number is durable and visible in this view.
@@ -113,6 +115,7 @@ pub(crate) struct ApplyLoop {
     room: DiskSpace,
     /// The storage thread was asked to end the process.
     fenced: bool,
+    rounds: inspect::RoundLog,
 }
 
 impl Machine for ApplyLoop {
@@ -156,6 +159,7 @@ impl ApplyLoop {
             space,
             room,
             fenced: false,
+            rounds: inspect::RoundLog::default(),
         };
         new.publish_documents();
         new.core.auth.set(new.machine.auth());
@@ -193,6 +197,7 @@ impl ApplyLoop {
                     // The caller may have gone away.
                     let _ = asker.send(self.machine.check_leases(&caller, need));
                 }
+                ApplyMessage::Inspect(inspection) => inspect::answer(&self.machine, now, inspection),
                 ApplyMessage::Pieces(ask) => pieces::answer(&mut self.machine, now, &self.view, ask),
                 ApplyMessage::Flushed { .. } => unreachable!("handled as it came"),
                 ApplyMessage::Install { at, done } => self.install(at, &done),
@@ -359,6 +364,7 @@ impl ApplyLoop {
         self.core.metrics.etcd.set_ops(&self.machine.counts().ops);
         background.set_quota(self.machine.quota_bytes());
         background.watch_events_pending.set(self.outlets.waiting() as i64);
+        background.set_watch_lag(self.machine.watch_lag());
         match self.compacting {
             None if self.machine.is_sweeping() => self.compacting = Some(now),
             Some(since) if !self.machine.is_sweeping() => {
@@ -420,6 +426,10 @@ impl ApplyLoop {
             let applied = node::ConsensusInput::Applied { index, finished, configs };
             // The consensus thread reads it before the next request and before time passes: early enough.
             self.core.consensus.queue.push_deferred(consensus::ConsensusMessage::Input(applied));
+        }
+        for round in self.out.compaction_rounds.drain(..) {
+            self.core.metrics.background.count_round(&round);
+            self.rounds.report(&round);
         }
         if let Some(flush) = self.out.flush.take() {
             self.send_flush(flush);

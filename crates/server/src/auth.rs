@@ -21,9 +21,10 @@ use crate::apply::ApplyMessage;
 use crate::handle::Handle;
 use base::{Code, Instant, KeyRange};
 use bytes::Bytes;
-use coord::reply::{Body, Reply};
+use coord::call::{AuthCall, AuthToken, IssueToken};
+use coord::reply::Reply;
 use coord::request::{Range, Request};
-use coord::{Auth, AuthCommand, AuthReply, Caller, Command, Document, LeaseAccess};
+use coord::{Auth, AuthCommand, Caller, Command, Document, LeaseAccess};
 use fair_queue::LoginSource;
 use node::{AuthTokens, ClientWork, TokenEvent};
 use password::{PasswordHasher, StoredHash};
@@ -145,45 +146,38 @@ pub(crate) struct HandleCaller {
     token: Option<Arc<str>>,
 }
 
-impl Handle {
+impl HandleCaller {
+    pub fn member() -> HandleCaller {
+        HandleCaller { caller: Caller::Member, token: None }
+    }
+}
+
+/// The auth of this node, for the caller of the handle.
+#[derive(Clone, Copy)]
+pub struct AuthHandle<'a> {
+    pub(crate) handle: &'a Handle,
+}
+
+impl<'a> AuthHandle<'a> {
     /// As far as this member knows, callers must authenticate.
-    pub fn is_auth_on(&self) -> bool {
+    pub fn is_on(self) -> bool {
         self.auth_state().revision.load(Ordering::Relaxed) != 0
     }
 
-    /// A handle for the member's own requests.
-    pub fn as_member(&self) -> Handle {
-        self.with_caller(HandleCaller { caller: Caller::Member, token: None })
-    }
-
-    /// The handle acts for a user that was admitted at some auth revision.
-    pub fn is_of_user(&self) -> bool {
-        matches!(self.asking.caller, Caller::User { .. })
-    }
-
-    /// Whether the member itself is the caller, and no client.
-    pub(crate) fn is_member(&self) -> bool {
-        matches!(self.asking.caller, Caller::Member)
-    }
-
-    pub fn caller(&self) -> &Caller {
-        &self.asking.caller
-    }
-
     /// A token for the client whose verified certificate bears this name; valid in this process alone.
-    pub fn certificate_token(&self, name: &str) -> Option<String> {
+    pub fn certificate_token(self, name: &str) -> Option<String> {
         certificate_token::make(name)
     }
 
     /// The name on the certificate that a certificate token stands for, if the token is one.
-    pub fn certified_name(&self, token: &str) -> Option<Arc<str>> {
+    pub fn certified_name(self, token: &str) -> Option<Arc<str>> {
         certificate_token::name_in(token)
     }
 
     /// The handle of the token's user; without a token, that of an anonymous caller.
-    pub async fn admit(&self, token: Option<&str>) -> Result<Handle, Code> {
-        let Some(token) = token else { return Ok(self.with_caller(HandleCaller::default())) };
-        if self.is_data_only() {
+    pub async fn admit(self, token: Option<&str>) -> Result<Handle, Code> {
+        let Some(token) = token else { return Ok(self.handle.with_caller(HandleCaller::default())) };
+        if self.handle.is_data_only() {
             return self.admit_by_policy(token).await;
         }
         // A certificate token is this process's own, whatever kind of token it issues otherwise.
@@ -193,34 +187,34 @@ impl Handle {
             return self.admit_signed(signed, token).await;
         }
         // A token carries the index of the entry that made it, and this member may not be there yet.
-        if index_of(token).is_some_and(|index| index > self.status().applied.0) {
+        if index_of(token).is_some_and(|index| index > self.handle.status().applied.0) {
             self.catch_up().await?;
         }
         // In this order: a token that is found ended no earlier than this revision.
         let revision = match self.auth_state().revision.load(Ordering::Acquire) {
-            0 => return Ok(self.with_caller(HandleCaller::default())),
+            0 => return Ok(self.handle.with_caller(HandleCaller::default())),
             revision => revision,
         };
-        let now = self.shared.core.clock.now();
+        let now = self.handle.core().clock.now();
         let name = certificate_token::name_in(token).or_else(|| self.auth_state().user_of(now, token));
         let name = name.ok_or(Code::InvalidAuthToken)?;
         let caller = Caller::User { name, revision };
-        Ok(self.with_caller(HandleCaller { caller, token: Some(token.into()) }))
+        Ok(self.handle.with_caller(HandleCaller { caller, token: Some(token.into()) }))
     }
 
     /// Runs a call, and admits its caller again if the auth revision has changed since. Where changes follow each
     /// other quickly that may be needed many times, so only time bounds it.
     pub(crate) async fn admitted<T, F: Future<Output = Result<T, Code>>>(
-        &self,
+        self,
         ask: impl Fn(Handle) -> F,
     ) -> Result<T, Code> {
-        let mut handle = self.clone();
-        let deadline = self.usual_deadline();
+        let mut handle = self.handle.clone();
+        let deadline = self.handle.usual_deadline();
         loop {
             match (ask(handle.clone()).await, &handle.asking.token) {
                 // What a signed token says does not change.
                 (Err(Code::AuthOldRevision), Some(token))
-                    if self.auth_state().signed.is_none() && self.shared.core.clock.now() < deadline =>
+                    if self.auth_state().signed.is_none() && self.handle.core().clock.now() < deadline =>
                 {
                     handle = self.admit(Some(token)).await?;
                 }
@@ -231,8 +225,8 @@ impl Handle {
 
     /// Whether the caller may do what no command of the log decides. What was revoked before is known here: if auth is
     /// on, this waits for everything agreed so far.
-    pub async fn permit(&self, need: RequiredAccess) -> Result<(), Code> {
-        if self.is_auth_on() {
+    pub async fn permit(self, need: RequiredAccess) -> Result<(), Code> {
+        if self.is_on() {
             self.catch_up().await?;
         }
         self.check(&need).await
@@ -240,20 +234,20 @@ impl Handle {
 
     /// The same for what goes into the log and is not checked there: it waits in any case, as a member that is behind
     /// may not know that auth is on.
-    pub async fn permit_agreed(&self, need: RequiredAccess) -> Result<(), Code> {
+    pub async fn permit_agreed(self, need: RequiredAccess) -> Result<(), Code> {
         self.catch_up().await?;
         self.check(&need).await
     }
 
     /// The same by what this member knows, without waiting: for every message of a stream that was permitted before.
-    pub async fn permit_here(&self, need: RequiredAccess) -> Result<(), Code> {
+    pub async fn permit_here(self, need: RequiredAccess) -> Result<(), Code> {
         self.check(&need).await
     }
 
     /// A request without a token would be refused where it is applied, so it is not put into the log.
-    pub(crate) async fn refuse_unauthenticated(&self, command: &Command) -> Result<(), Code> {
+    pub(crate) async fn refuse_unauthenticated(self, command: &Command) -> Result<(), Code> {
         let for_users = command.needs_permission() && *command != Command::Auth(AuthCommand::Status);
-        if self.is_auth_on() && for_users && *self.caller() == Caller::Anonymous {
+        if self.is_on() && for_users && *self.handle.caller() == Caller::Anonymous {
             self.permit(RequiredAccess::User).await
         } else {
             Ok(())
@@ -261,84 +255,79 @@ impl Handle {
     }
 
     /// The same caller, admitted at the current auth revision.
-    pub async fn readmitted(&self) -> Result<Handle, Code> {
-        match &self.asking.token {
+    pub async fn readmitted(self) -> Result<Handle, Code> {
+        match &self.handle.asking.token {
             Some(token) => self.admit(Some(token)).await,
-            None => Ok(self.clone()),
+            None => Ok(self.handle.clone()),
         }
     }
 
-    async fn check(&self, need: &RequiredAccess) -> Result<(), Code> {
-        if self.is_data_only() {
+    async fn check(self, need: &RequiredAccess) -> Result<(), Code> {
+        if self.handle.is_data_only() {
             return self.check_by_policy(need);
         }
         self.admitted(|handle| async move {
-            let auth = handle.auth_state().current();
+            let auth = handle.auth().auth_state().current();
             let rights = auth.rights(handle.caller())?;
             match need {
                 RequiredAccess::User => Ok(()),
                 RequiredAccess::Root => rights.root(),
                 RequiredAccess::Read(ranges) => ranges.iter().try_for_each(|keys| rights.read(keys)),
                 RequiredAccess::Leases(_) if rights.root().is_ok() => Ok(()),
-                RequiredAccess::Leases(need) => handle.check_leases(*need).await,
+                RequiredAccess::Leases(need) => handle.auth().check_leases(*need).await,
             }
         })
         .await
     }
 
     /// The apply thread knows which keys are attached to a lease.
-    async fn check_leases(&self, need: LeaseAccess) -> Result<(), Code> {
+    async fn check_leases(self, need: LeaseAccess) -> Result<(), Code> {
         let (asker, told) = oneshot::channel();
-        let caller = self.caller().clone();
-        self.shared.core.apply.queue.push(ApplyMessage::CheckLeases { caller, need, asker });
+        let caller = self.handle.caller().clone();
+        self.handle.core().apply.queue.push(ApplyMessage::CheckLeases { caller, need, asker });
         told.await.unwrap_or(Err(Code::Stopped))
     }
 
     /// Users, roles, permissions: changes and queries, which go through the log as well.
-    pub async fn auth(&self, command: AuthCommand) -> Result<(Reply, AuthReply), Code> {
-        let reply = self.propose_and_wait(&Command::Auth(command)).await?;
-        match &reply.body {
-            Body::Auth(told) => Ok((reply.clone(), told.clone())),
-            other => unreachable!("a command about auth has another reply than {other:?}"),
-        }
+    pub async fn run<C: AuthCall>(self, call: C) -> Result<Reply<C::Reply>, Code> {
+        self.handle.propose_and_wait(&Command::Auth(call.into_command())).await
     }
 
     /// The hash under which a password is kept.
-    pub async fn hash_password(&self, password: String) -> Result<Bytes, Code> {
-        self.auth_state().hashing.hash(LoginSource::default(), password, self.shared.request_timeout).await
+    pub async fn hash_password(self, password: String) -> Result<Bytes, Code> {
+        self.auth_state().hashing.hash(LoginSource::default(), password, self.handle.request_timeout()).await
     }
 
     /// Issues a token for the correct password of a user.
-    pub async fn authenticate(&self, user: String, password: String) -> Result<(Reply, String), Code> {
+    pub async fn authenticate(self, user: String, password: String) -> Result<Reply<AuthToken>, Code> {
         self.authenticate_from(None, user, password).await
     }
 
     /// The same for a client at this address, whose logins take turns with those of others.
     pub async fn authenticate_from(
-        &self,
+        self,
         address: Option<IpAddr>,
         user: String,
         password: String,
-    ) -> Result<(Reply, String), Code> {
-        let member = self.as_member();
+    ) -> Result<Reply<AuthToken>, Code> {
+        let member = self.handle.as_member();
         for _ in 0..LOGINS_MAX {
             let agreed = self.await_commit().await?;
             let auth = self.auth_state().current();
             self.compare_password(&auth, address, &user, &password).await?;
             if let Some(signed) = &self.auth_state().signed {
-                return Ok((agreed, self.sign_token(signed, user, auth.revision()).await?));
+                let body = AuthToken(self.sign_token(signed, user, auth.revision()).await?);
+                return Ok(Reply { revision: agreed.revision, body });
             }
             let secret = password::secret()?;
             let secret = match self.auth_state().signed_part(&user, auth.revision()).await {
                 Some(signed) => format!("{secret}.{signed}"),
                 None => secret,
             };
-            let command = AuthCommand::Authenticate { user: user.clone(), revision: auth.revision(), secret };
-            match member.auth(command).await {
+            let issue = IssueToken { user: user.clone(), revision: auth.revision(), secret };
+            match member.auth().run(issue).await {
                 Err(Code::AuthOldRevision) => {}
-                Ok((reply, AuthReply::Token(token))) => return Ok((reply, token)),
-                Ok((_, other)) => unreachable!("a request for a token has another reply than {other:?}"),
-                Err(code) => return Err(code),
+                outcome => return outcome,
             }
         }
         Err(Code::AuthOldRevision)
@@ -347,7 +336,7 @@ impl Handle {
     /// Compares a password with the hash that this node knows of a user. It takes as long when there is no such
     /// user.
     async fn compare_password(
-        &self,
+        self,
         auth: &Auth,
         address: Option<IpAddr>,
         user: &str,
@@ -358,36 +347,32 @@ impl Handle {
             Err(Code::AuthNotEnabled) => return Err(Code::AuthNotEnabled),
             Err(code) => (StoredHash::Missing, code),
         };
-        let (now, source) = (self.shared.core.clock.now(), LoginSource::new(address, user));
-        let patience = self.shared.request_timeout;
+        let (now, source) = (self.handle.core().clock.now(), LoginSource::new(address, user));
+        let patience = self.handle.request_timeout();
         if self.auth_state().hashing.matches_hash(now, source, password.to_owned(), known, patience).await? {
             Ok(())
         } else {
-            self.shared.core.telemetry.count_refused_login();
+            self.handle.core().telemetry.count_refused_login();
             Err(refusal)
         }
     }
 
     /// Waits until this member has applied everything that was committed when this was called.
-    pub async fn catch_up(&self) -> Result<(), Code> {
+    pub async fn catch_up(self) -> Result<(), Code> {
         self.await_commit().await.map(drop)
     }
 
     /// The same for a thread of the peer port.
-    pub(crate) fn catch_up_blocking(&self) -> Result<(), Code> {
-        self.wait_blocking(empty_read()).map(drop)
+    pub(crate) fn catch_up_blocking(self) -> Result<(), Code> {
+        self.handle.wait_blocking(empty_read()).map(drop)
     }
 
-    async fn await_commit(&self) -> Result<Reply, Code> {
-        self.wait_for(empty_read()).await
+    async fn await_commit(self) -> Result<Reply, Code> {
+        self.handle.wait_for(empty_read()).await
     }
 
-    fn auth_state(&self) -> &AuthState {
-        &self.shared.core.auth
-    }
-
-    fn with_caller(&self, asking: HandleCaller) -> Handle {
-        Handle { shared: self.shared.clone(), asking }
+    fn auth_state(self) -> &'a AuthState {
+        &self.handle.core().auth
     }
 }
 

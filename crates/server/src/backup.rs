@@ -3,7 +3,7 @@
 //! loses the backup, because the view keeps old pages of the store from being used again.
 
 use crate::core::Core;
-use crate::handle::Handle;
+use crate::handle::MaintenanceHandle;
 use crate::storage;
 use base::limits::{BACKUP_IDLE_MILLIS_MAX, BACKUPS_MAX, SNAPSHOT_CHUNK_BYTES};
 use base::{Code, Revision};
@@ -48,13 +48,13 @@ pub(crate) fn backup_permits() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(BACKUPS_MAX))
 }
 
-impl Handle {
+impl MaintenanceHandle<'_> {
     /// Everything that this member has applied, as one file.
-    pub async fn backup(&self) -> Result<BackupPieces, Code> {
-        let core = self.core();
+    pub async fn backup(self) -> Result<BackupPieces, Code> {
+        let core = self.handle.core();
         let permit = core.backups.clone().try_acquire_owned().map_err(|_| Code::TooManyRequests)?;
-        let view = flushed_view(core, self.status().applied.0).await?;
-        let identity = self.identity();
+        let view = flushed_view(core, self.handle.status().applied.0).await?;
+        let identity = self.handle.identity();
         let at_millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64);
         let taken = BackupOrigin { cluster: identity.cluster, member: identity.member, at_millis };
         let begin = move || {
@@ -73,14 +73,12 @@ impl Handle {
         tokio::spawn(send(backup, sender, permit));
         Ok(BackupPieces { pieces, left_bytes })
     }
-}
 
-impl Handle {
     /// The hash of all keys up to a revision, as etcd computes it, and the compacted revision that it was computed with.
-    pub async fn hash_keys(&self, revision: Revision) -> Result<KeyHash, Code> {
-        let core = self.core();
+    pub async fn hash_keys(self, revision: Revision) -> Result<KeyHash, Code> {
+        let core = self.handle.core();
         let permit = core.backups.clone().try_acquire_owned().map_err(|_| Code::TooManyRequests)?;
-        let view = flushed_view(core, self.status().applied.0).await?;
+        let view = flushed_view(core, self.handle.status().applied.0).await?;
         let hashing = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             let mut start = Instant::now();

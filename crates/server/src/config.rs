@@ -128,7 +128,7 @@ impl Default for MeshConfig {
             region_peers: Vec::new(),
             advertise_region: String::new(),
             zone: String::new(),
-            points: mesh::controller::POINTS,
+            points: mesh::POINTS_DEFAULT,
             data_only: false,
             timeout: Duration::from_secs(5),
             round_every: Duration::from_secs(10),

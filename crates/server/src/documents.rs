@@ -4,7 +4,7 @@
 use crate::handle::Handle;
 use base::Code;
 use bytes::Bytes;
-use coord::reply::Body;
+use coord::call::{DocumentVersion, ReplyBody};
 use coord::{Command, Document, Documents, SetDocument};
 use std::sync::{Arc, RwLock};
 
@@ -27,35 +27,39 @@ impl DocumentCache {
     }
 }
 
-impl Handle {
+/// The documents as a caller sees and changes them.
+#[derive(Clone, Copy)]
+pub struct DocumentHandle<'a> {
+    pub(crate) handle: &'a Handle,
+}
+
+impl DocumentHandle<'_> {
     /// A document of the cluster with its version, as it is now.
-    pub async fn document(&self, name: &str) -> Result<Option<(u64, Bytes)>, Code> {
+    pub async fn get(self, name: &str) -> Result<Option<(u64, Bytes)>, Code> {
         // A data-only node has the documents that members have sent.
-        if self.is_data_only() {
-            return Ok(self.document_here(name));
+        if !self.handle.is_data_only() {
+            self.handle.auth().catch_up().await?;
         }
-        self.catch_up().await?;
-        Ok(self.document_here(name))
+        Ok(self.get_here(name))
     }
 
     /// The same, as far as this member has applied.
-    pub fn document_here(&self, name: &str) -> Option<(u64, Bytes)> {
-        self.shared.core.documents.get(name).map(|document| (document.version, document.bytes))
+    pub fn get_here(self, name: &str) -> Option<(u64, Bytes)> {
+        self.handle.core().documents.get(name).map(|document| (document.version, document.bytes))
     }
 
     /// All of them, as far as this member has applied. Unchanged documents are the same allocation.
-    pub fn documents_here(&self) -> Arc<Documents> {
-        self.shared.core.documents.all()
+    pub fn all_here(self) -> Arc<Documents> {
+        self.handle.core().documents.all()
     }
 
     /// Replaces a document that still has this version, zero if there must be none, and returns its new version.
     /// `Code::DocumentChanged` says that the version differs.
-    pub async fn set_document(&self, name: &str, expect: u64, bytes: Bytes) -> Result<u64, Code> {
+    pub async fn set(self, name: &str, expect: u64, bytes: Bytes) -> Result<u64, Code> {
         let set = SetDocument { name: name.to_owned(), expect, bytes };
         set.validate()?;
-        match self.wait_for(self.propose(&Command::Document(set))?).await?.body {
-            Body::Document { version } => Ok(version),
-            _ => unreachable!("a document's answer is its version"),
-        }
+        let reply = self.handle.wait_for(self.handle.propose(&Command::Document(set))?).await?;
+        let DocumentVersion(version) = DocumentVersion::of(reply.body);
+        Ok(version)
     }
 }

@@ -48,6 +48,12 @@ pub enum Error {
     Illegible { path: PathBuf, file: &'static str },
 
     #[error(
+        "the data directory {path} (--data-dir) was written by a newer version of althing ({found}): start that version",
+        path = path.display()
+    )]
+    NewerIdentity { path: PathBuf, found: String },
+
+    #[error(
         "the data directory {path} (--data-dir) is not empty: a backup is restored into a new one",
         path = path.display()
     )]

@@ -3,16 +3,16 @@
 //! many run at a time.
 
 use crate::backup::flushed_view;
-use crate::handle::Handle;
+use crate::handle::KvHandle;
 use base::Code;
 use bytes::Bytes;
 use coord::PastChange;
 
-impl Handle {
+impl KvHandle<'_> {
     /// The last changes of a key, the oldest first, and whether there were more before them.
-    pub async fn history(&self, key: Bytes, limit: usize) -> Result<(Vec<PastChange>, bool), Code> {
-        let core = self.core();
-        let view = flushed_view(core, self.status().applied.0).await?;
+    pub async fn history(self, key: Bytes, limit: usize) -> Result<(Vec<PastChange>, bool), Code> {
+        let core = self.handle.core();
+        let view = flushed_view(core, self.handle.status().applied.0).await?;
         let _permit = core.readers.acquire().await.expect("it is never closed");
         let read = tokio::task::spawn_blocking(move || coord::history_of(&*view, &key, limit));
         // A row that cannot be read ends the process wherever it is read; this is only the first place.

@@ -10,6 +10,7 @@ use std::path::Path;
 
 const FILE: &str = "identity";
 const HEAD: &str = "althing identity 1";
+const HEAD_WORDS: &str = "althing identity ";
 
 /// Refuses a directory of another member or cluster, and claims one without an owner.
 pub(crate) fn claim(disk: &dyn Disk, path: &Path, expected: &Identity) -> Result<(), Error> {
@@ -18,7 +19,7 @@ pub(crate) fn claim(disk: &dyn Disk, path: &Path, expected: &Identity) -> Result
         return write(disk, FILE, &render(expected)).map_err(trouble("write the identity file"));
     };
     match parse(&text) {
-        None => Err(Error::Illegible { path: path.to_owned(), file: FILE }),
+        None => Err(refusal(path, &text)),
         Some(found) if found == *expected => Ok(()),
         Some(found) => Err(Error::Stranger {
             path: path.to_owned(),
@@ -32,7 +33,17 @@ pub(crate) fn claim(disk: &dyn Disk, path: &Path, expected: &Identity) -> Result
 pub(crate) fn owner(disk: &dyn Disk, path: &Path) -> Result<Option<Identity>, Error> {
     let trouble = |source| Error::DataDir { action: "read the identity file", path: path.to_owned(), source };
     let Some(text) = read(disk, FILE).map_err(trouble)? else { return Ok(None) };
-    parse(&text).map(Some).ok_or_else(|| Error::Illegible { path: path.to_owned(), file: FILE })
+    parse(&text).map(Some).ok_or_else(|| refusal(path, &text))
+}
+
+/// Another number in the first line is that of a newer version.
+fn refusal(path: &Path, text: &str) -> Error {
+    let head = text.lines().next().unwrap_or_default();
+    let number = head.strip_prefix(HEAD_WORDS).filter(|number| *number != "1");
+    match number.and_then(|number| number.parse::<u32>().ok()) {
+        Some(_) => Error::NewerIdentity { path: path.to_owned(), found: head.to_owned() },
+        None => Error::Illegible { path: path.to_owned(), file: FILE },
+    }
 }
 
 fn render(identity: &Identity) -> String {
@@ -84,5 +95,16 @@ mod tests {
         disk.open(FILE).unwrap().write_at(0, b"X").unwrap();
         let refused = claim(&disk, Path::new("d"), &identity("a", 7)).unwrap_err();
         assert!(matches!(refused, Error::Illegible { .. }));
+    }
+
+    #[test]
+    fn an_identity_of_a_newer_version_is_told_from_a_damaged_one() {
+        let disk = disk::SimDisk::new(1);
+        write(&disk, FILE, "althing identity 2\nanything\n").unwrap();
+        for refused in
+            [claim(&disk, Path::new("d"), &identity("a", 7)), owner(&disk, Path::new("d")).map(drop)]
+        {
+            assert!(matches!(refused, Err(Error::NewerIdentity { .. })), "{refused:?}");
+        }
     }
 }

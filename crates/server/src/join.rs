@@ -254,7 +254,7 @@ pub(crate) fn answer(handle: &Handle, question: Bytes, sender: &QuestionSender<'
             out.push(kind);
             out.put_u64_le(handle.identity().cluster.0);
             node.into_iter().for_each(|node| out.put_u64_le(node.0));
-            out.extend(handle.member_table().encode());
+            out.extend(handle.members().table().encode());
         }
         Err(why) => {
             let reason = why.to_string();
@@ -343,7 +343,7 @@ fn admit(
     if !sender.proves(PeerClaim::Peer) {
         match token {
             Some(token) => {
-                let used = handle.redeem_blocking(&token, &peer_url)?;
+                let used = handle.members().redeem_blocking(&token, &peer_url)?;
                 given = secret.filter(|_| sender.is_encrypted());
                 if used == TokenUse::ByNewMember {
                     return Ok((JoinOutcome::Added, given));
@@ -354,8 +354,8 @@ fn admit(
             None if kind == JoinKind::Known => {}
             None => {
                 // A member that is behind may not know yet that auth is on.
-                handle.catch_up_blocking()?;
-                if handle.is_auth_on() {
+                handle.auth().catch_up_blocking()?;
+                if handle.auth().is_on() {
                     return Err(JoinRefusal::WithoutToken);
                 }
             }
@@ -372,7 +372,7 @@ enum JoinOutcome {
 }
 
 fn find_or_add(handle: &Handle, kind: JoinKind, peer_url: String) -> Result<JoinOutcome, Code> {
-    let table = handle.member_table();
+    let table = handle.members().table();
     if table.is_empty() {
         return Err(Code::NoLeader);
     }
@@ -383,7 +383,7 @@ fn find_or_add(handle: &Handle, kind: JoinKind, peer_url: String) -> Result<Join
     if kind == JoinKind::DataOnly || table.voters().len() >= VOTERS_ENOUGH {
         return handle.enrol_blocking(host_and_port(&peer_url)).map(JoinOutcome::DataOnly);
     }
-    let added: NodeId = handle.add_member_blocking(vec![peer_url])?;
+    let added: NodeId = handle.members().add_blocking(vec![peer_url])?;
     tracing::info!(peer = added.0, "node joined the cluster");
     Ok(JoinOutcome::Added)
 }

@@ -3,7 +3,7 @@
 //! token itself is printed when it is made and stored nowhere. It names the authority of the cluster, by which the joining
 //! node authenticates the cluster before it sends anything.
 
-use crate::handle::Handle;
+use crate::handle::MemberHandle;
 use crate::members::host_and_port;
 use base::Code;
 use base::codec::{Reader, put_varint};
@@ -215,20 +215,20 @@ impl JoinTokens {
     }
 }
 
-impl Handle {
+impl MemberHandle<'_> {
     /// Makes a token that admits one node within this time; only the one at this URL, if there is one.
-    pub async fn make_join_token(&self, ttl: Duration, peer_url: &str) -> Result<JoinToken, Code> {
-        let secret = self.core().security.now().secret;
+    pub async fn make_join_token(self, ttl: Duration, peer_url: &str) -> Result<JoinToken, Code> {
+        let secret = self.handle.core().security.now().secret;
         let made = || {
             let authority = secret.as_ref().map(PeerTls::authority_of);
             Some(JoinToken { id: tls::random()?, key: tls::random()?, authority })
         };
         let token = made().ok_or(Code::TooManyRequests)?;
         for _ in 0..ATTEMPTS {
-            self.catch_up().await?;
+            self.handle.auth().catch_up().await?;
             let (version, mut tokens) = self.join_tokens()?;
             tokens.add(&token, peer_url, now_ms(), ttl)?;
-            match self.set_document(DOCUMENT, version, tokens.encode()).await {
+            match self.handle.documents().set(DOCUMENT, version, tokens.encode()).await {
                 Err(Code::DocumentChanged) => {}
                 outcome => return outcome.map(|_| token),
             }
@@ -239,14 +239,14 @@ impl Handle {
     /// Redeems a token for the node at this address, or finds that the same start has redeemed it. For a thread of the peer
     /// port.
     pub(crate) fn redeem_blocking(
-        &self,
+        self,
         presented: &PresentedToken,
         peer_url: &str,
     ) -> Result<TokenUse, TokenRefusal> {
         for _ in 0..ATTEMPTS {
-            let can_write = self.status().leader.is_some();
+            let can_write = self.handle.status().leader.is_some();
             if can_write {
-                self.catch_up_blocking()?;
+                self.handle.auth().catch_up_blocking()?;
             }
             let (version, mut tokens) = self.join_tokens()?;
             match tokens.redeem(presented, peer_url, now_ms())? {
@@ -260,7 +260,11 @@ impl Handle {
                 Redemption::Now { .. } => {}
             }
             let (name, bytes) = (DOCUMENT.to_owned(), tokens.encode());
-            match self.propose_blocking(&Command::Document(SetDocument { name, expect: version, bytes })) {
+            match self.handle.propose_blocking(&Command::Document(SetDocument {
+                name,
+                expect: version,
+                bytes,
+            })) {
                 Ok(_) => return Ok(TokenUse::Agreed),
                 Err(Code::DocumentChanged) => {}
                 Err(code) => return Err(code.into()),
@@ -271,19 +275,20 @@ impl Handle {
 
     /// A single member to which a second was added has no quorum before the second starts, so it cannot commit.
     /// No other member can be asked, and this one records locally which start of which node has used the token.
-    fn redeem_here(&self, presented: &PresentedToken, peer_url: &str) -> Result<TokenUse, TokenRefusal> {
-        if self.member_table().voters().len() != 2 {
+    fn redeem_here(self, presented: &PresentedToken, peer_url: &str) -> Result<TokenUse, TokenRefusal> {
+        if self.table().voters().len() != 2 {
             return Err(Code::NoLeader.into());
         }
         let node = node_of(presented, peer_url);
-        let used_by = self.core().secret_store.record_use(&hex(&presented.id), &node).map_err(unwritten)?;
+        let used_by =
+            self.handle.core().secret_store.record_use(&hex(&presented.id), &node).map_err(unwritten)?;
         if used_by == node { Ok(TokenUse::ByNewMember) } else { Err(TokenRefusal::Used) }
     }
 
     /// The local record stays valid when the cluster can commit again; and a token that was made for a member
     /// ends when that member has started.
-    fn check_first_use(&self, presented: &PresentedToken, peer_url: &str) -> Result<(), TokenRefusal> {
-        let noted = self.core().secret_store.recorded_use(&hex(&presented.id)).map_err(unwritten)?;
+    fn check_first_use(self, presented: &PresentedToken, peer_url: &str) -> Result<(), TokenRefusal> {
+        let noted = self.handle.core().secret_store.recorded_use(&hex(&presented.id)).map_err(unwritten)?;
         match noted {
             Some(node) if node == node_of(presented, peer_url) => Ok(()),
             Some(_) => Err(TokenRefusal::Used),
@@ -292,21 +297,21 @@ impl Handle {
         }
     }
 
-    fn has_started(&self, peer_url: &str) -> bool {
-        let table = self.member_table();
+    fn has_started(self, peer_url: &str) -> bool {
+        let table = self.table();
         let is_there = |url: &String| host_and_port(url) == host_and_port(peer_url);
         table.iter().any(|member| !member.name.is_empty() && member.peer_urls.iter().any(is_there))
     }
 
     /// A member was added at this address and has not published its name yet.
-    fn is_awaited(&self, peer_url: &str) -> bool {
-        let table = self.member_table();
+    fn is_awaited(self, peer_url: &str) -> bool {
+        let table = self.table();
         let is_there = |url: &String| host_and_port(url) == host_and_port(peer_url);
         table.iter().any(|member| member.name.is_empty() && member.peer_urls.iter().any(is_there))
     }
 
-    fn join_tokens(&self) -> Result<(u64, JoinTokens), Code> {
-        let Some((version, bytes)) = self.document_here(DOCUMENT) else {
+    fn join_tokens(self) -> Result<(u64, JoinTokens), Code> {
+        let Some((version, bytes)) = self.handle.documents().get_here(DOCUMENT) else {
             return Ok((0, JoinTokens::default()));
         };
         // A document of a later release cannot be decoded.

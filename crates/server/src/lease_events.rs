@@ -6,8 +6,8 @@
 use crate::handle::Handle;
 use base::limits::LEASES_ENDING_MAX;
 use base::{Code, LeaseId, Revision};
-use coord::reply::{Body, EndingLease, Reply};
-use node::{LeaderQuestion, LeaseEvent, LeaseEventKind};
+use coord::reply::{EndingLease, Reply};
+use node::{LeaseEvent, LeaseEventKind};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::sync::broadcast::Receiver;
@@ -77,10 +77,8 @@ impl LeaseEvents {
         let Some(warning) = self.filter.warning else { return };
         self.next_look = Instant::now() + (warning / 4).clamp(POLL_INTERVAL_MIN, POLL_INTERVAL_MAX);
         let within_ms = u64::try_from(warning.as_millis()).unwrap_or(u64::MAX);
-        let Ok(reply) = self.handle.ask_leader(LeaderQuestion::Ending { within_ms }).await else { return };
-        let Body::LeasesEnding(ending) = &reply.body else {
-            unreachable!("a question for what ends is answered by it, not {reply:?}")
-        };
+        let Ok(reply) = self.handle.leases().ending(within_ms).await else { return };
+        let ending = &reply.body;
         let all_named = ending.len() < LEASES_ENDING_MAX;
         let named: BTreeSet<LeaseId> = ending.iter().map(|ending| ending.id).collect();
         for EndingLease { id, left_ms } in
@@ -99,9 +97,7 @@ impl LeaseEvents {
     async fn check_renewed(&mut self, named: &BTreeSet<LeaseId>) {
         let quiet: Vec<LeaseId> = self.warned.difference(named).copied().take(RENEWALS_PER_POLL).collect();
         for id in quiet {
-            let question = LeaderQuestion::TimeToLive { id, keys: false };
-            let Ok(Reply { revision, body: Body::LeaseTime(time) }) = self.handle.ask_leader(question).await
-            else {
+            let Ok(Reply { revision, body: time }) = self.handle.leases().time_to_live(id).await else {
                 return;
             };
             self.warned.remove(&id);

@@ -24,6 +24,7 @@ mod handle;
 mod histogram;
 mod history;
 mod identity;
+mod inspect;
 mod join;
 mod join_tokens;
 mod lease_events;
@@ -59,26 +60,29 @@ pub use crate::mesh::status::MeshStatus;
 pub use crate::mesh::worker::Worker;
 pub use audit::{Audit, AuditClass, AuditConfig, AuditEntry, AuditOutcome, AuditTarget, IdentifiedBy};
 pub use auth::{
-    Admission, AuthConfig, Credentials, DataCaller, DataRights, DataVerb, RequiredAccess, SignedTokens,
+    Admission, AuthConfig, AuthHandle, Credentials, DataCaller, DataRights, DataVerb, RequiredAccess,
+    SignedTokens,
 };
 pub use backup::BackupPieces;
 pub use config::{ClusterMember, CompactionConfig, Config, JoinConfig, MeshConfig, PeerSecurity};
+pub use documents::DocumentHandle;
 pub use engine::KeyHash;
 pub use error::Error;
-pub use handle::{Handle, InboxReply};
+pub use handle::{Handle, InboxReply, KvHandle, LeaseHandle, MaintenanceHandle, MemberHandle};
 pub use histogram::DurationHistogram;
 pub use join_tokens::JoinToken;
 pub use lease_events::{LeaseEventFilter, LeaseEvents};
-pub use lock::{AcquireRequest, LockGrant, LockOutcome, LockWaitLimit};
+pub use lock::{AcquireRequest, LockGrant, LockHandle, LockOutcome, LockWaitLimit};
 pub use members::MemberInfo;
 pub use merge_scripts::{BoundedScripts, Scripts};
 pub use metrics::metric_table;
+pub use node::apply::{CompactionDescription, CompactionPin, LeaseDescription, PinReader};
 pub use node::lock_call::HeldLock;
-pub use node::{LeaderQuestion, LeaseEvent, LeaseEventKind};
+pub use node::{LeaseEvent, LeaseEventKind, RoundOutcome, RoundReport};
 pub use peer::PeerAuthStage;
 pub use registry::{MetricDescription, Registry};
 pub use reply_inbox::ReplyInbox;
-pub use secure::{PeerPortStatus, SecureError};
+pub use secure::{PeerPortHandle, PeerPortStatus, SecureError};
 pub use server::Server;
 pub use status::{Identity, Status};
 pub use telemetry::{

@@ -8,12 +8,12 @@ use crate::handle::Handle;
 use base::limits::LOCK_CALLS_WAITING_MAX;
 use base::{Code, Instant, LeaseId};
 use bytes::Bytes;
-use coord::reply::{Body, LeaseTime, LockReply, Reply};
-use coord::request::Request;
-use coord::{Acquire, CheckFence, Command, Fenced, FencingToken, LockClaim, Release};
+use coord::call::{FenceOutcome, PassedFence};
+use coord::reply::{LockReply, Reply};
+use coord::{Acquire, CheckFence, Command, LockClaim, Release};
 use node::lock_call::{HeldLock, LockCall, LockCallEvent, LockCallOutcome, LockCallStep};
 use node::lock_waits::WaitOutcome;
-use node::{LeaderQuestion, LockWait, WaitId};
+use node::{LockWait, WaitId};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -90,24 +90,30 @@ impl LockGrant {
 impl Drop for LockGrant {
     fn drop(&mut self) {
         if let Some(ReleaseOnDrop { handle, command }) = self.give_back.take() {
-            tokio::spawn(async move { handle.propose_until_applied(command).await });
+            tokio::spawn(async move { handle.locks().propose_until_applied(command).await });
         }
     }
 }
 
-impl Handle {
+/// Locks with fencing tokens.
+#[derive(Clone, Copy)]
+pub struct LockHandle<'a> {
+    pub(crate) handle: &'a Handle,
+}
+
+impl LockHandle<'_> {
     /// Takes a lock or waits for it. Dropping the future leaves the queue.
-    pub async fn lock(&self, ask: AcquireRequest) -> Result<LockOutcome, Code> {
+    pub async fn acquire(self, ask: AcquireRequest) -> Result<LockOutcome, Code> {
         let lock = |handle: Handle| {
             let ask = ask.clone();
-            async move { handle.lock_as_admitted(ask).await }
+            async move { handle.locks().acquire_as_admitted(ask).await }
         };
-        self.admitted(lock).await
+        self.handle.auth().admitted(lock).await
     }
 
-    async fn lock_as_admitted(&self, ask: AcquireRequest) -> Result<LockOutcome, Code> {
-        let calls = &self.shared.lock_calls;
-        if self.is_draining() {
+    async fn acquire_as_admitted(self, ask: AcquireRequest) -> Result<LockOutcome, Code> {
+        let calls = &self.handle.shared.lock_calls;
+        if self.handle.is_draining() {
             return Err(Code::Stopped);
         }
         if calls.running.load(Ordering::Relaxed) >= LOCK_CALLS_WAITING_MAX {
@@ -116,58 +122,45 @@ impl Handle {
         let (client, outcome) = oneshot::channel();
         let nth = calls.begun.fetch_add(1, Ordering::Relaxed);
         let lease = ask.lease;
-        tokio::spawn(LockTask::begin(self.clone(), nth, ask, client).run());
+        tokio::spawn(LockTask::begin(self.handle.clone(), nth, ask, client).run());
         match outcome.await.unwrap_or(Err(Code::Stopped)) {
             Err(Code::LockLost) if self.has_ended(lease).await => Err(Code::LeaseNotFound),
             outcome => outcome,
         }
     }
 
-    async fn has_ended(&self, lease: LeaseId) -> bool {
-        matches!(self.lease_time(lease).await, Ok(time) if time.ttl < 0)
+    async fn has_ended(self, lease: LeaseId) -> bool {
+        matches!(self.handle.leases().time_to_live(lease).await, Ok(time) if time.body.ttl < 0)
     }
 
-    /// The remaining time of a lease, from the leader.
-    pub async fn lease_time(&self, id: LeaseId) -> Result<LeaseTime, Code> {
-        match self.ask_leader(LeaderQuestion::TimeToLive { id, keys: false }).await?.body {
-            Body::LeaseTime(time) => Ok(time),
-            other => unreachable!("a question for time is answered by time, not {other:?}"),
-        }
-    }
-
-    pub async fn release(&self, release: Release) -> Result<Reply, Code> {
-        self.propose_and_wait(&Command::LockRelease(release)).await
+    pub async fn release(self, release: Release) -> Result<Reply<()>, Code> {
+        self.handle.propose_and_wait(&Command::LockRelease(release)).await
     }
 
     /// Checks a token for a resource outside the cluster.
-    pub async fn check_fence(&self, check: CheckFence) -> Result<Reply, Code> {
-        self.propose_and_wait(&Command::FenceCheck(check)).await
-    }
-
-    /// Submits a write that happens only while its fence holds.
-    pub async fn submit_fenced(&self, fence: FencingToken, request: Request) -> Result<Reply, Code> {
-        self.propose_and_wait(&Command::Fenced(Fenced { fence, request })).await
+    pub async fn check_fence(self, check: CheckFence) -> Result<Reply<FenceOutcome<PassedFence>>, Code> {
+        self.handle.propose_and_wait(&Command::FenceCheck(check)).await
     }
 
     /// The owners of positions in queues, as far as this member knows.
-    pub async fn claims(&self, keys: Vec<Bytes>) -> Result<Vec<Option<LockClaim>>, Code> {
+    pub async fn claims(self, keys: Vec<Bytes>) -> Result<Vec<Option<LockClaim>>, Code> {
         let (asker, claims) = oneshot::channel();
-        self.shared.core.apply.queue.push(ApplyMessage::Claims { keys, asker });
+        self.handle.core().apply.queue.push(ApplyMessage::Claims { keys, asker });
         claims.await.map_err(|_| Code::Stopped)
     }
 
     /// Keys of taken positions in queues that begin so, in their order, as far as this member knows. Only clients that lock
     /// by the lock API are found.
-    pub async fn lock_places(&self, prefix: Bytes, limit: usize) -> Result<Vec<Bytes>, Code> {
+    pub async fn places(self, prefix: Bytes, limit: usize) -> Result<Vec<Bytes>, Code> {
         let (asker, places) = oneshot::channel();
-        self.shared.core.apply.queue.push(ApplyMessage::LockPlaces { prefix, limit, asker });
+        self.handle.core().apply.queue.push(ApplyMessage::LockPlaces { prefix, limit, asker });
         places.await.map_err(|_| Code::Stopped)
     }
 
     /// Proposes until the command is applied, across leader changes; only the end of this member ends it.
-    async fn propose_until_applied(&self, command: Command) -> Result<Reply, Code> {
+    async fn propose_until_applied(self, command: Command) -> Result<Reply, Code> {
         loop {
-            match self.wait_until(Instant::FAR_FUTURE, self.propose(&command)?).await {
+            match self.handle.wait_until(Instant::FAR_FUTURE, self.handle.propose(&command)?).await {
                 Err(Code::TooManyRequests) => sleep(RETRY_AFTER).await,
                 answer => return answer,
             }
@@ -210,7 +203,7 @@ impl LockTask {
         handle.shared.lock_calls.running.fetch_add(1, Ordering::Relaxed);
         let AcquireRequest { name, lease, value, holder, replaces_value, wait_limit } = ask;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
-        let call = handle.call_id(nth);
+        let call = node::member::call_id(handle.identity().member, handle.shared.params.boot, nth);
         let is_try = wait_limit == LockWaitLimit::DoNotWait;
         let acquire = Acquire { name, lease, value, holder, since, call, is_try, replaces_value };
         let (call, command) = LockCall::begin(acquire);
@@ -224,7 +217,7 @@ impl LockTask {
                 LockWaitLimit::AtMost(timeout) => Some(Box::pin(sleep(timeout))),
                 LockWaitLimit::Unbounded | LockWaitLimit::DoNotWait => None,
             },
-            overdue: Box::pin(sleep(handle.shared.request_timeout)),
+            overdue: Box::pin(sleep(handle.request_timeout())),
             is_cancelled: false,
             handle,
         };
@@ -292,8 +285,8 @@ impl LockTask {
     /// What was begun must be ended, so from here on the command is proposed until it is applied.
     fn propose(&mut self, command: Command) {
         let handle = self.handle.clone();
-        self.overdue = Box::pin(sleep(handle.shared.request_timeout));
-        self.answer = Some(Box::pin(async move { handle.propose_until_applied(command).await }));
+        self.overdue = Box::pin(sleep(handle.request_timeout()));
+        self.answer = Some(Box::pin(async move { handle.locks().propose_until_applied(command).await }));
     }
 
     fn wait(&mut self, wait: LockWait) {

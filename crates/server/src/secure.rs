@@ -8,6 +8,7 @@ use crate::cluster_secret::StoredSecret;
 use crate::handle::Handle;
 use crate::peer::{PeerAuth, PeerAuthStage};
 use base::NodeId;
+use std::net::TcpStream;
 use tls::{Fingerprint, PeerTls, Secret};
 
 /// How far a member has closed its peer port.
@@ -37,10 +38,16 @@ pub enum SecureError {
     Failed(#[from] Box<crate::Error>),
 }
 
-impl Handle {
-    pub fn peer_port(&self) -> PeerPortStatus {
-        let PeerAuth { stage, secret, .. } = self.core().security.now();
-        let peers = self.shared.peers.upgrade();
+/// The peer port of this member.
+#[derive(Clone, Copy)]
+pub struct PeerPortHandle<'a> {
+    pub(crate) handle: &'a Handle,
+}
+
+impl PeerPortHandle<'_> {
+    pub fn status(self) -> PeerPortStatus {
+        let PeerAuth { stage, secret, .. } = self.handle.core().security.now();
+        let peers = self.handle.shared.peers.upgrade();
         PeerPortStatus {
             stage,
             authority: secret.as_ref().map(PeerTls::authority_of),
@@ -48,10 +55,29 @@ impl Handle {
         }
     }
 
+    /// Members do not authenticate to each other, and other machines can connect to the peer port.
+    pub fn is_open(self) -> bool {
+        let core = self.handle.core();
+        core.is_peer_port_exposed && core.security.now().is_open()
+    }
+
+    /// When the certificate that this member shows to others expires, in seconds since 1970.
+    pub fn certificate_expiry(self) -> Option<u64> {
+        self.handle.core().security.now().tls.as_ref()?.expiry()
+    }
+
+    /// Takes over a peer's connection that was accepted on the client port. If that fails, it is closed.
+    pub fn adopt(self, stream: TcpStream) {
+        let Some(peers) = self.handle.shared.peers.upgrade() else { return };
+        if let Err(error) = peers.adopt(stream) {
+            tracing::warn!(%error, "cannot take over a peer's connection");
+        }
+    }
+
     /// Takes the secret; members without it are still accepted. A member that has it already stays as closed as it is.
-    pub fn take_secret(&self, secret: Secret) -> Result<PeerPortStatus, SecureError> {
-        let now = self.core().security.now();
-        if !self.core().secret_store.is_usable() {
+    pub fn take_secret(self, secret: Secret) -> Result<PeerPortStatus, SecureError> {
+        let now = self.handle.core().security.now();
+        if !self.handle.core().secret_store.is_usable() {
             return Err(SecureError::NotBySecret);
         }
         match now.secret {
@@ -62,24 +88,24 @@ impl Handle {
                 tracing::info!("took the cluster secret; members without it are still accepted");
             }
         }
-        Ok(self.peer_port())
+        Ok(self.status())
     }
 
     /// Dials one unencrypted member again.
-    pub fn redial_in_the_clear(&self) -> PeerPortStatus {
-        if let Some(peers) = self.shared.peers.upgrade()
-            && self.core().security.now().secret.is_some()
+    pub fn redial_one(self) -> PeerPortStatus {
+        if let Some(peers) = self.handle.shared.peers.upgrade()
+            && self.handle.core().security.now().secret.is_some()
         {
             peers.redial_one_unencrypted();
         }
-        self.peer_port()
+        self.status()
     }
 
     /// Accepts only members with the secret from now on.
-    pub fn close_peer_port(&self) -> Result<PeerPortStatus, SecureError> {
-        let now = self.core().security.now();
+    pub fn close(self) -> Result<PeerPortStatus, SecureError> {
+        let now = self.handle.core().security.now();
         let secret = now.secret.ok_or(SecureError::NoSecret)?;
-        let port = self.peer_port();
+        let port = self.status();
         if now.stage == PeerAuthStage::Closed {
             return Ok(port);
         }
@@ -89,15 +115,15 @@ impl Handle {
         }
         self.keep(StoredSecret { secret, stage: PeerAuthStage::Closed })?;
         tracing::info!("peer port closed to nodes without the cluster secret");
-        if let Some(peers) = self.shared.peers.upgrade() {
+        if let Some(peers) = self.handle.shared.peers.upgrade() {
             peers.cut_unencrypted();
         }
-        Ok(self.peer_port())
+        Ok(self.status())
     }
 
-    fn keep(&self, kept: StoredSecret) -> Result<(), SecureError> {
-        let changed = self.core().secret_store.change(kept, self.identity().member);
-        self.core().security.set(changed.map_err(Box::new)?);
+    fn keep(self, kept: StoredSecret) -> Result<(), SecureError> {
+        let changed = self.handle.core().secret_store.change(kept, self.handle.identity().member);
+        self.handle.core().security.set(changed.map_err(Box::new)?);
         Ok(())
     }
 }

@@ -101,7 +101,7 @@ impl Server {
         Server::launch(Some(listen), config)
     }
 
-    /// Without a port, the client port hands over the connections of peers: see `Handle::adopt_peer`.
+    /// Without a port, the client port hands over the connections of peers: see `PeerPortHandle::adopt`.
     fn launch(listen: Option<TcpListener>, config: Config) -> Result<Server, Error> {
         if config.join.is_none() {
             // A name that is not in the list is reported before anything is opened.

@@ -100,7 +100,7 @@ impl Telemetry {
     }
 
     fn sample(&self, handle: &Handle, reader: &mut SeriesReader) {
-        let text = handle.metrics();
+        let text = handle.maintenance().metrics();
         let metrics = MetricsText::parse(&text);
         let free_bytes = handle.disk_free_bytes();
         let values = reader.read(&metrics, free_bytes);

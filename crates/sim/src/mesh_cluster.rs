@@ -20,13 +20,10 @@ pub use report::{MeshCounts, Report};
 use base::rng::mix;
 use base::{Instant, NodeId, Rng};
 use bytes::Bytes;
-use mesh::frame::{Envelope, Frame, Shard, StoreReason};
-use mesh::incarnation::CatchUp;
-use mesh::key::Key;
-use mesh::mesh::MeshEvent;
-use mesh::record::Record;
-use mesh::request::{Reply, Request};
-use mesh::{Dot, RegionId, Stamp};
+use mesh::{
+    CatchUp, Dot, Envelope, Frame, Key, MeshEvent, Record, RegionId, Reply, Request, Shard, Stamp,
+    StoreReason,
+};
 use mesh_node::{Input, Message, Output};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -2,26 +2,29 @@
 //! The head of a call goes in and the handle that acts for its caller comes out. The last caller is cached, so the calls of
 //! one client cost one comparison. What cannot be decided at once is left to the services.
 
+use crate::clients::ClientRecord;
 use crate::grpc::call_context;
 use bytes::Bytes;
 use http2::{Field, Head};
 use server::{Admission, Handle};
+use std::sync::Arc;
 
 pub struct CallerCache {
     /// The token of the client's certificate, if its name is that of a user.
     certificate_token: Option<Bytes>,
     last: Option<Admission>,
+    client: Arc<ClientRecord>,
 }
 
 impl CallerCache {
-    pub fn new(certificate_token: Option<Bytes>) -> CallerCache {
-        CallerCache { certificate_token, last: None }
+    pub fn new(certificate_token: Option<Bytes>, client: Arc<ClientRecord>) -> CallerCache {
+        CallerCache { certificate_token, last: None, client }
     }
 
     /// The handle that acts for the caller of this call, which is `open` while auth is off. `None` for a caller that must
     /// wait, is refused, or has no token.
     pub fn handle<'a>(&'a mut self, open: &'a Handle, head: &Head) -> Option<&'a Handle> {
-        if !open.is_auth_on() {
+        if !open.auth().is_on() {
             return Some(open);
         }
         let token = match call_context::token_in(head) {
@@ -29,7 +32,10 @@ impl CallerCache {
             None => self.certificate_token.as_deref().filter(|_| call_context::may_use_certificate(head))?,
         };
         if !self.last.as_ref().is_some_and(|last| last.holds(token)) {
-            self.last = open.admit_at_once(token);
+            self.last = open.auth().admit_at_once(token);
+            if let Some(admitted) = &self.last {
+                self.client.set_caller(admitted.handle().caller());
+            }
         }
         self.last.as_ref().map(Admission::handle)
     }

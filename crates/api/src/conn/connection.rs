@@ -21,7 +21,8 @@ use crate::rest::ClientIdentity;
 use axum::http::{HeaderMap, StatusCode};
 use base::Code;
 use bytes::{Bytes, BytesMut};
-use coord::reply::Body;
+use coord::call::OpOutcome;
+use coord::reply::Reply;
 use coord::request::Request;
 use http2::{ErrorCode, Event, Head, StreamId};
 use server::{InboxReply, ReplyInbox};
@@ -139,7 +140,7 @@ impl Connection {
     ) -> Connection {
         let slot_guard = conn.slot_guard().clone();
         Connection {
-            callers: CallerCache::new(shared.certificate_token_of(&conn)),
+            callers: CallerCache::new(shared.certificate_token_of(&conn), slot_guard.client().clone()),
             address: conn.connect_info(),
             identity: shared.identity_of(&conn),
             conn,
@@ -186,6 +187,7 @@ impl Connection {
             }
             if !busy {
                 self.note_idle();
+                self.slot_guard.client().set_streams(self.calls.len());
                 // A connection that waits keeps no buffer.
                 if self.input.is_empty() {
                     self.input = BytesMut::new();
@@ -363,6 +365,7 @@ impl Connection {
         if let Some(path) = old_prefix::replace(&head.path) {
             head.path = path;
         }
+        self.slot_guard.client().count_request();
         trace!(stream = stream.0, path = %head.path.escape_ascii(), "a call begins");
         if self.slot_guard.is_limited() && !urgent::is_urgent(&head.path) {
             return self.refuse_early(stream, &refusal::render(Code::TooManyRequests));
@@ -400,7 +403,12 @@ impl Connection {
         let is_grpc = head.get("content-type").is_some_and(|kind| kind.starts_with(b"application/grpc"));
         let many = std::str::from_utf8(&head.path).is_ok_and(|path| self.shared.streams.contains(path));
         let progress = BodyProgress::new(is_grpc, many, self.timers.last_received());
-        let from = CallOrigin { stream, address: self.address, identity: self.identity.clone(), counted };
+        let client = self.slot_guard.client().clone();
+        if let Some(agent) = head.get("user-agent") {
+            client.set_agent(agent);
+        }
+        let identity = self.identity.clone();
+        let from = CallOrigin { stream, address: self.address, identity, counted, client };
         let bridged = RoutedCall::begin(
             (&self.shared.router, &self.shared.browsers),
             from,
@@ -505,7 +513,7 @@ impl Connection {
         ));
         let may_be_large = matches!(ask, Request::Range(_));
         let may_be_stale = handle.is_of_user();
-        if let Err(code) = handle.submit_to(ask, &self.answers, u64::from(stream.0)) {
+        if let Err(code) = handle.kv().submit_to(ask, &self.answers, u64::from(stream.0)) {
             return self.refuse(stream, count, &refusal::render(code));
         }
         fast.calls.inc();
@@ -535,15 +543,15 @@ impl Connection {
                 let stream = StreamId(u32::try_from(ticket).expect("tickets are the numbers of streams"));
                 // One that was cancelled meanwhile is dropped.
                 let Some(mut waiting) = self.end_waiting(stream) else { continue };
-                match outcome {
-                    Ok(reply) if matches!(reply.body, Body::Large(_)) => self.route_again(stream, waiting),
+                match outcome.map(Reply::narrowed) {
+                    Ok(Reply { body: OpOutcome::Large(_), .. }) => self.route_again(stream, waiting),
                     // It was not executed: the auth revision has changed since the caller was admitted.
                     Err(Code::AuthOldRevision) if waiting.again.is_some() => {
                         self.route_again(stream, waiting)
                     }
-                    Ok(reply) => {
+                    Ok(Reply { revision, body: OpOutcome::Whole(reply) }) => {
                         waiting.count.end(tonic::Code::Ok);
-                        fast.answer(&mut self.machine, (stream, waiting.call), reply, term);
+                        fast.answer(&mut self.machine, (stream, waiting.call), (revision, reply), term);
                     }
                     Err(code) => self.refuse(stream, waiting.count, &refusal::render(code)),
                 }

@@ -6,10 +6,10 @@
 
 use crate::grpc::{breadth, call_context, etcd_lock, kv};
 use crate::metrics::{ApiMetrics, ClientVersions, MethodMetrics};
-use base::Code;
+use base::{Code, Revision};
 use bytes::{Buf, Bytes};
-use coord::reply::{Body, Reply};
-use coord::request::{Limits, Range, Request as Ask};
+use coord::call::{Call, InPieces, OpReply};
+use coord::request::{Limits, Request as Ask};
 use http2::{Connection, Field, Head, StreamId};
 use prometheus_client::metrics::counter::Counter;
 use prost::Message;
@@ -115,29 +115,23 @@ impl GrpcFastPath {
         checked.map_or_else(ParsedCall::Refused, ParsedCall::Core)
     }
 
-    /// A large range is not answered here.
+    /// Answers a call; a large range is not answered here.
     pub fn answer(
         &self,
         connection: &mut Connection,
         (stream, call): (StreamId, FastCall),
-        reply: Reply,
+        (revision, reply): (Revision, OpReply),
         raft_term: u64,
     ) {
-        let Reply { revision, body } = reply;
         let header = call_context::header_at(&self.handle, revision, raft_term);
-        match (call, body) {
-            (FastCall::Put, Body::Put(put)) => send(connection, stream, &kv::render_put(header, put)),
-            (FastCall::Range, Body::Range(range)) => {
-                send(connection, stream, &kv::render_range(header, range))
-            }
-            (FastCall::Txn, Body::Txn(txn)) => send(connection, stream, &kv::render_txn(header, txn)),
-            (FastCall::DeleteRange, Body::Delete(delete)) => {
-                send(connection, stream, &kv::render_delete(header, delete));
-            }
-            (FastCall::Unlock, Body::Delete(_)) => {
+        match reply {
+            OpReply::Put(put) => send(connection, stream, &kv::render_put(header, put)),
+            OpReply::Range(range) => send(connection, stream, &kv::render_range(header, range)),
+            OpReply::Txn(txn) => send(connection, stream, &kv::render_txn(header, txn)),
+            OpReply::Delete(_) if call == FastCall::Unlock => {
                 send(connection, stream, &UnlockResponse { header: Some(header) });
             }
-            (call, other) => unreachable!("{call:?} is not answered by {other:?}"),
+            OpReply::Delete(delete) => send(connection, stream, &kv::render_delete(header, delete)),
         }
     }
 }
@@ -158,9 +152,10 @@ fn parse(call: FastCall, message: Bytes) -> Option<Result<Ask, Code>> {
         FastCall::Put => kv::parse_put(decode::<PutRequest>(message)?).map(Ask::Put),
         FastCall::DeleteRange => kv::parse_delete(decode::<DeleteRangeRequest>(message)?).map(Ask::Delete),
         FastCall::Txn => kv::parse_txn(decode::<TxnRequest>(message)?).map(Ask::Txn),
-        FastCall::Unlock => Ok(etcd_lock::parse_unlock(decode::<UnlockRequest>(message)?)),
-        FastCall::Range => kv::parse_range(decode::<RangeRequest>(message)?)
-            .map(|range| Ask::Range(Range { in_pieces: true, ..range })),
+        FastCall::Unlock => Ok(Ask::Delete(etcd_lock::parse_unlock(decode::<UnlockRequest>(message)?))),
+        FastCall::Range => {
+            kv::parse_range(decode::<RangeRequest>(message)?).map(|range| InPieces(range).into_request())
+        }
     };
     Some(parsed)
 }

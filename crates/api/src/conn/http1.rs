@@ -3,12 +3,13 @@
 
 use crate::acceptor::ClientConn;
 use crate::browsers::{self, Verdict};
+use crate::clients;
 use crate::conn::{ConnContext, stop_requested, urgent};
 use crate::connections::SlotGuard;
 use crate::gateway::old_prefix;
 use crate::request_budget::IncompleteRequest;
 use axum::body::Body;
-use axum::http::header::CONNECTION;
+use axum::http::header::{CONNECTION, USER_AGENT};
 use axum::http::{HeaderValue, Request, Response, StatusCode};
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -81,8 +82,13 @@ async fn answer(
         let (incomplete, slot_guard) = (IncompleteRequest::new(&shared.request_budget), slot_guard.clone());
         Body::new(Http1Body { body, incomplete, slot_guard, failure: failure.clone() })
     };
+    let client = slot_guard.client().clone();
+    client.count_request();
+    if let Some(agent) = head.headers.get(USER_AGENT) {
+        client.set_agent(agent.as_bytes());
+    }
     let mut router = shared.router.clone();
-    let Ok(mut response) = router.call(Request::from_parts(head, body)).await;
+    let Ok(mut response) = clients::serve(client, router.call(Request::from_parts(head, body))).await;
     browsers::finish(response.headers_mut(), shown_to);
     Ok(match failure.get() {
         Some(BodyFailure::Late) => {

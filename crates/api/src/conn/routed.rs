@@ -3,6 +3,7 @@
 //! polled only as fast as the client takes it.
 
 use crate::browsers::{self, BrowserGuard, Verdict};
+use crate::clients::{self, ClientRecord};
 use crate::conn::progress::BodyProgress;
 use crate::grpc::calls;
 use crate::grpc::messages::Messages;
@@ -66,6 +67,7 @@ pub struct CallOrigin {
     pub identity: Option<ClientIdentity>,
     /// Its count, if it was counted before.
     pub counted: Option<calls::CountedCall>,
+    pub client: Arc<ClientRecord>,
 }
 
 /// A call on the routed path. Dropping it ends its task.
@@ -96,7 +98,7 @@ impl RoutedCall {
         parts: &Arc<ReplyInbox<RoutedPart>>,
         progress: BodyProgress,
     ) -> Option<RoutedCall> {
-        let CallOrigin { stream, address, identity, counted } = from;
+        let CallOrigin { stream, address, identity, counted, client } = from;
         let (sender, receiver) = mpsc::unbounded_channel();
         let body = RoutedBody { receiver, stream, parts: parts.clone() };
         let mut request = request_of(head, Body::new(body))?;
@@ -112,7 +114,7 @@ impl RoutedCall {
         let outlet = ResponseSender { stream, parts: parts.clone(), pieces: pieces.clone(), ended: false };
         let (router, browsers) = (router.clone(), browsers.clone());
         let task = tokio::spawn(async move {
-            let response = ask(router, &browsers, request).await;
+            let response = clients::serve(client, ask(router, &browsers, request)).await;
             outlet.send(response).await;
         });
         let task = task.abort_handle();

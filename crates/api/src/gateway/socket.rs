@@ -7,6 +7,7 @@ pub mod frame;
 pub mod handshake;
 
 use crate::browsers::BrowserGuard;
+use crate::clients;
 use crate::connections::SlotGuard;
 use crate::request_budget::{IncompleteRequest, RequestBudget};
 use axum::Router;
@@ -69,8 +70,12 @@ where
     match timeout(HEAD_TIMEOUT, hear(stream, &mut heard)).await {
         Ok(Ok(Some(opening))) => {
             if bounds.slot_guard.begin_request() {
+                let client = bounds.slot_guard.client().clone();
+                client.count_request();
+                client.set_streams(1);
                 // A client that goes away in the middle has had enough.
-                let _ = converse(stream, heard, opening, router.clone(), bounds).await;
+                let conversation = converse(stream, heard, opening, router.clone(), bounds);
+                let _ = clients::serve(client, conversation).await;
             }
             None
         }

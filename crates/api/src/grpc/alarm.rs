@@ -2,7 +2,6 @@
 //! A request goes in; a command, and later its answer's alarms, come out.
 
 use base::NodeId;
-use coord::reply::Body;
 use coord::{Alarm, AlarmCommand, AlarmKind, AlarmOrigin};
 use proto::etcdserverpb::alarm_request::AlarmAction;
 use proto::etcdserverpb::{AlarmMember, AlarmRequest, AlarmType};
@@ -39,8 +38,7 @@ impl AlarmQuery {
         self.command
     }
 
-    pub fn render(&self, body: &Body) -> Vec<AlarmMember> {
-        let Body::Alarms(alarms) = body else { return vec![] };
+    pub fn render(&self, alarms: &[Alarm]) -> Vec<AlarmMember> {
         let told = alarms.iter().map(|alarm| AlarmMember {
             member_id: alarm.member.0,
             alarm: match alarm.kind {

@@ -4,9 +4,12 @@
 
 use crate::audit;
 use crate::grpc::{call_context, refusal};
-use base::{Code, KeyRange};
-use coord::reply::Reply;
-use coord::{Access, AuthCommand, AuthReply, DataPermission, Permission};
+use base::{Code, KeyRange, Revision};
+use coord::call::{
+    AuthCall, AuthNames, AuthStatus, AuthStatusQuery, AuthToken, ListRoles, ListUsers, PermissionsOfRole,
+    RolesOfUser, TypedCommand,
+};
+use coord::{Access, AuthCommand, DataPermission, Permission};
 use proto::authpb;
 use proto::etcdserverpb::auth_server::Auth;
 use proto::etcdserverpb::{
@@ -29,18 +32,21 @@ pub struct AuthService {
     handle: Handle,
 }
 
-type AuthOutcome = (Option<ResponseHeader>, AuthReply);
-
 impl AuthService {
     pub fn new(handle: Handle) -> AuthService {
         AuthService { handle }
     }
 
-    async fn run(&self, metadata: &MetadataMap, command: AuthCommand) -> Result<AuthOutcome, Status> {
-        note_command(&command);
+    async fn run<C: AuthCall>(
+        &self,
+        metadata: &MetadataMap,
+        call: C,
+    ) -> Result<(Option<ResponseHeader>, C::Reply), Status> {
+        let call = TypedCommand::of(call);
+        note_command(call.command());
         let handle = call_context::admit(&self.handle, metadata).await?;
-        let (reply, told) = handle.auth(command).await.map_err(refusal::render)?;
-        Ok((self.header(&reply), told))
+        let reply = handle.auth().run(call).await.map_err(refusal::render)?;
+        Ok((self.header(reply.revision), reply.body))
     }
 
     /// For calls that are answered by a header alone.
@@ -49,11 +55,11 @@ impl AuthService {
         metadata: &MetadataMap,
         command: AuthCommand,
     ) -> Result<Option<ResponseHeader>, Status> {
-        self.run(metadata, command).await.map(|(header, _)| header)
+        self.run(metadata, command).await.map(|(header, ())| header)
     }
 
-    fn header(&self, reply: &Reply) -> Option<ResponseHeader> {
-        Some(call_context::header(&self.handle, reply.revision))
+    fn header(&self, revision: Revision) -> Option<ResponseHeader> {
+        Some(call_context::header(&self.handle, revision))
     }
 
     /// Only for callers that may set one: hashing takes long.
@@ -62,12 +68,12 @@ impl AuthService {
         if password.is_empty() {
             return Err(refusal::render(Code::PasswordEmpty));
         }
-        handle.hash_password(password).await.map_err(refusal::render)
+        handle.auth().hash_password(password).await.map_err(refusal::render)
     }
 
     async fn admit_root(&self, metadata: &MetadataMap) -> Result<Handle, Status> {
         let handle = call_context::admit(&self.handle, metadata).await?;
-        handle.permit(server::RequiredAccess::Root).await.map_err(refusal::render)?;
+        handle.auth().permit(server::RequiredAccess::Root).await.map_err(refusal::render)?;
         Ok(handle)
     }
 }
@@ -94,12 +100,9 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthStatusRequest>,
     ) -> Result<Response<AuthStatusResponse>, Status> {
-        match self.run(request.metadata(), AuthCommand::Status).await? {
-            (header, AuthReply::Status { enabled, revision }) => {
-                Ok(Response::new(AuthStatusResponse { header, enabled, auth_revision: revision }))
-            }
-            (_, other) => unreachable!("whether auth is on is not answered by {other:?}"),
-        }
+        let (header, status) = self.run(request.metadata(), AuthStatusQuery).await?;
+        let AuthStatus { enabled, revision } = status;
+        Ok(Response::new(AuthStatusResponse { header, enabled, auth_revision: revision }))
     }
 
     async fn authenticate(
@@ -109,13 +112,14 @@ impl Auth for AuthService {
         let address = call_context::address(request.extensions());
         let AuthenticateRequest { name, password } = request.into_inner();
         audit::note_target("user", &name);
-        let login = self.handle.authenticate_from(address, name.clone(), password);
-        let (reply, token) = login.await.map_err(refusal::render)?;
+        let login = self.handle.auth().authenticate_from(address, name.clone(), password);
+        let reply = login.await.map_err(refusal::render)?;
         audit::note(|entry| {
             entry.user = Some(name.into());
             entry.identified_by = Some(IdentifiedBy::Password);
         });
-        Ok(Response::new(AuthenticateResponse { header: self.header(&reply), token }))
+        let AuthToken(token) = reply.body;
+        Ok(Response::new(AuthenticateResponse { header: self.header(reply.revision), token }))
     }
 
     async fn user_add(
@@ -138,20 +142,16 @@ impl Auth for AuthService {
         request: Request<AuthUserGetRequest>,
     ) -> Result<Response<AuthUserGetResponse>, Status> {
         let (metadata, _, AuthUserGetRequest { name: user }) = request.into_parts();
-        match self.run(&metadata, AuthCommand::UserGet { user }).await? {
-            (header, AuthReply::Roles(roles)) => Ok(Response::new(AuthUserGetResponse { header, roles })),
-            (_, other) => unreachable!("a user is answered by its roles, not {other:?}"),
-        }
+        let (header, AuthNames(roles)) = self.run(&metadata, RolesOfUser(user)).await?;
+        Ok(Response::new(AuthUserGetResponse { header, roles }))
     }
 
     async fn user_list(
         &self,
         request: Request<AuthUserListRequest>,
     ) -> Result<Response<AuthUserListResponse>, Status> {
-        match self.run(request.metadata(), AuthCommand::UserList).await? {
-            (header, AuthReply::Users(users)) => Ok(Response::new(AuthUserListResponse { header, users })),
-            (_, other) => unreachable!("users are answered by users, not {other:?}"),
-        }
+        let (header, AuthNames(users)) = self.run(request.metadata(), ListUsers).await?;
+        Ok(Response::new(AuthUserListResponse { header, users }))
     }
 
     async fn user_delete(
@@ -206,23 +206,17 @@ impl Auth for AuthService {
         request: Request<AuthRoleGetRequest>,
     ) -> Result<Response<AuthRoleGetResponse>, Status> {
         let (metadata, _, AuthRoleGetRequest { role }) = request.into_parts();
-        match self.run(&metadata, AuthCommand::RoleGet { role }).await? {
-            (header, AuthReply::Permissions(list)) => {
-                let perm = list.into_iter().map(render_permission).collect();
-                Ok(Response::new(AuthRoleGetResponse { header, perm }))
-            }
-            (_, other) => unreachable!("a role is answered by its permissions, not {other:?}"),
-        }
+        let (header, list) = self.run(&metadata, PermissionsOfRole(role)).await?;
+        let perm = list.into_iter().map(render_permission).collect();
+        Ok(Response::new(AuthRoleGetResponse { header, perm }))
     }
 
     async fn role_list(
         &self,
         request: Request<AuthRoleListRequest>,
     ) -> Result<Response<AuthRoleListResponse>, Status> {
-        match self.run(request.metadata(), AuthCommand::RoleList).await? {
-            (header, AuthReply::Roles(roles)) => Ok(Response::new(AuthRoleListResponse { header, roles })),
-            (_, other) => unreachable!("roles are answered by roles, not {other:?}"),
-        }
+        let (header, AuthNames(roles)) = self.run(request.metadata(), ListRoles).await?;
+        Ok(Response::new(AuthRoleListResponse { header, roles }))
     }
 
     async fn role_delete(

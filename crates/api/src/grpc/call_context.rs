@@ -2,10 +2,11 @@
 //! those clients that insist on one.
 
 use crate::audit;
+use crate::clients;
 use crate::grpc::refusal;
 use base::{Code, KeyRange, Revision};
 use bytes::Bytes;
-use coord::request::{Range, Request};
+use coord::request::Range;
 use http2::Head;
 use proto::etcdserverpb::ResponseHeader;
 use server::{Handle, RequiredAccess};
@@ -41,24 +42,27 @@ pub fn header_at(handle: &Handle, revision: Revision, raft_term: u64) -> Respons
 }
 
 /// The smallest read there is, linearizable or local.
-pub fn probe(serializable: bool) -> Request {
+pub fn probe(serializable: bool) -> Range {
     let keys = KeyRange::single(Bytes::from_static(b"health"));
-    Request::Range(Range { limit: 1, keys_only: true, serializable, ..Range::of(keys) })
+    Range { limit: 1, keys_only: true, serializable, ..Range::of(keys) }
 }
 
 /// The handle of the caller: the token comes as `token`, or as an HTTP client would send it.
 pub async fn admit(handle: &Handle, metadata: &MetadataMap) -> Result<Handle, Status> {
     let token = token(metadata);
     audit::note_token(handle, token);
-    let admitted = handle.admit(token).await.map_err(refusal::render)?;
+    let admitted = handle.auth().admit(token).await.map_err(refusal::render)?;
     audit::note_caller(admitted.caller());
+    if let Some(client) = clients::current() {
+        client.set_caller(admitted.caller());
+    }
     Ok(admitted)
 }
 
 /// For calls that any user may make. It is decided by what this member knows, so that it is answered also without a leader.
 pub async fn require_user(handle: &Handle, metadata: &MetadataMap) -> Result<(), Status> {
     let handle = admit(handle, metadata).await?;
-    handle.permit_here(RequiredAccess::User).await.map_err(refusal::render)
+    handle.auth().permit_here(RequiredAccess::User).await.map_err(refusal::render)
 }
 
 /// Of several, the first; one that is no text is ignored.

@@ -32,11 +32,11 @@ impl ClusterService {
     /// Only root changes the members.
     async fn check_root(&self, metadata: &MetadataMap) -> Result<(), Status> {
         let handle = call_context::admit(&self.handle, metadata).await?;
-        handle.permit_agreed(RequiredAccess::Root).await.map_err(refusal::render)
+        handle.auth().permit_agreed(RequiredAccess::Root).await.map_err(refusal::render)
     }
 
     fn members(&self) -> Vec<Member> {
-        self.handle.members().into_iter().map(render).collect()
+        self.handle.members().list().into_iter().map(render).collect()
     }
 }
 
@@ -47,7 +47,7 @@ impl Cluster for ClusterService {
         request: Request<MemberListRequest>,
     ) -> Result<Response<MemberListResponse>, Status> {
         if request.get_ref().linearizable {
-            self.handle.catch_up().await.map_err(refusal::render)?;
+            self.handle.auth().catch_up().await.map_err(refusal::render)?;
         }
         call_context::require_user(&self.handle, request.metadata()).await?;
         Ok(Response::new(MemberListResponse { header: self.header(), members: self.members() }))
@@ -58,13 +58,13 @@ impl Cluster for ClusterService {
         request: Request<MemberAddRequest>,
     ) -> Result<Response<MemberAddResponse>, Status> {
         request.get_ref().peer_ur_ls.iter().for_each(|url| audit::note_target("peer_url", url));
-        if !self.handle.is_auth_on() {
+        if !self.handle.auth().is_on() {
             // Without waiting for a leader, whom the cluster may lack.
-            self.handle.check_add_member(request.get_ref().is_learner).map_err(refusal::render)?;
+            self.handle.members().check_add(request.get_ref().is_learner).map_err(refusal::render)?;
         }
         self.check_root(request.metadata()).await?;
         let MemberAddRequest { peer_ur_ls, is_learner } = request.into_inner();
-        let id = self.handle.add_member(peer_ur_ls, is_learner).await.map_err(refusal::render)?;
+        let id = self.handle.members().add(peer_ur_ls, is_learner).await.map_err(refusal::render)?;
         let members = self.members();
         let member = members.iter().find(|member| member.id == id.0).cloned();
         Ok(Response::new(MemberAddResponse { header: self.header(), member, members }))
@@ -76,11 +76,11 @@ impl Cluster for ClusterService {
     ) -> Result<Response<MemberRemoveResponse>, Status> {
         audit::note_id("member", request.get_ref().id);
         let id = NodeId(request.get_ref().id);
-        if !self.handle.is_auth_on() {
-            self.handle.check_remove_member(id).map_err(refusal::render)?;
+        if !self.handle.auth().is_on() {
+            self.handle.members().check_remove(id).map_err(refusal::render)?;
         }
         self.check_root(request.metadata()).await?;
-        self.handle.remove_member(id).await.map_err(refusal::render)?;
+        self.handle.members().remove(id).await.map_err(refusal::render)?;
         Ok(Response::new(MemberRemoveResponse { header: self.header(), members: self.members() }))
     }
 
@@ -91,7 +91,7 @@ impl Cluster for ClusterService {
         audit::note_id("member", request.get_ref().id);
         self.check_root(request.metadata()).await?;
         let MemberUpdateRequest { id, peer_ur_ls } = request.into_inner();
-        self.handle.update_member(NodeId(id), peer_ur_ls).await.map_err(refusal::render)?;
+        self.handle.members().update(NodeId(id), peer_ur_ls).await.map_err(refusal::render)?;
         Ok(Response::new(MemberUpdateResponse { header: self.header(), members: self.members() }))
     }
 
@@ -102,7 +102,7 @@ impl Cluster for ClusterService {
         audit::note_id("member", request.get_ref().id);
         self.check_root(request.metadata()).await?;
         let id = NodeId(request.get_ref().id);
-        self.handle.promote_member(id).await.map_err(refusal::render)?;
+        self.handle.members().promote(id).await.map_err(refusal::render)?;
         Ok(Response::new(MemberPromoteResponse { header: self.header(), members: self.members() }))
     }
 }

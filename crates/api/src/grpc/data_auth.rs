@@ -4,7 +4,8 @@
 use crate::grpc::auth::note_command;
 use crate::grpc::{call_context, refusal};
 use base::Code;
-use coord::{AuthCommand, AuthReply, DataAccess, DataPermission, DataRange};
+use coord::call::{AuthCall, DataPermissionsOfRole, TypedCommand};
+use coord::{AuthCommand, DataAccess, DataPermission, DataRange};
 use proto::althing::auth::v1 as wire;
 use proto::althing::auth::v1::data_auth_server::DataAuth;
 use proto::etcdserverpb::ResponseHeader;
@@ -21,15 +22,16 @@ impl DataAuthService {
         DataAuthService { handle }
     }
 
-    async fn run(
+    async fn run<C: AuthCall>(
         &self,
         metadata: &MetadataMap,
-        command: AuthCommand,
-    ) -> Result<(Option<ResponseHeader>, AuthReply), Status> {
-        note_command(&command);
+        call: C,
+    ) -> Result<(Option<ResponseHeader>, C::Reply), Status> {
+        let call = TypedCommand::of(call);
+        note_command(call.command());
         let handle = call_context::admit(&self.handle, metadata).await?;
-        let (reply, told) = handle.auth(command).await.map_err(refusal::render)?;
-        Ok((Some(call_context::header(&self.handle, reply.revision)), told))
+        let reply = handle.auth().run(call).await.map_err(refusal::render)?;
+        Ok((Some(call_context::header(&self.handle, reply.revision)), reply.body))
     }
 }
 
@@ -61,13 +63,9 @@ impl DataAuth for DataAuthService {
         request: Request<wire::RoleGetDataRequest>,
     ) -> Result<Response<wire::RoleGetDataResponse>, Status> {
         let (metadata, _, wire::RoleGetDataRequest { role }) = request.into_parts();
-        match self.run(&metadata, AuthCommand::RoleData { role }).await? {
-            (header, AuthReply::DataPermissions(list)) => {
-                let permissions = list.into_iter().map(render_permission).collect();
-                Ok(Response::new(wire::RoleGetDataResponse { header, permissions }))
-            }
-            (_, other) => unreachable!("a role is answered by its permissions, not {other:?}"),
-        }
+        let (header, list) = self.run(&metadata, DataPermissionsOfRole(role)).await?;
+        let permissions = list.into_iter().map(render_permission).collect();
+        Ok(Response::new(wire::RoleGetDataResponse { header, permissions }))
     }
 }
 

@@ -29,7 +29,7 @@ pub async fn run(handle: &Handle, request: &DowngradeRequest) -> Result<String, 
 
 /// As far as this member knows.
 pub fn info(handle: &Handle) -> DowngradeInfo {
-    let target = handle.document_here(DOCUMENT).map(|(_, bytes)| bytes).unwrap_or_default();
+    let target = handle.documents().get_here(DOCUMENT).map(|(_, bytes)| bytes).unwrap_or_default();
     DowngradeInfo {
         enabled: !target.is_empty(),
         target_version: String::from_utf8_lossy(&target).into_owned(),
@@ -42,7 +42,7 @@ async fn validate(handle: &Handle, version: &str) -> Result<u64, Code> {
     if Some(target) != previous() {
         return Err(Code::DowngradeVersion);
     }
-    match handle.document(DOCUMENT).await? {
+    match handle.documents().get(DOCUMENT).await? {
         Some((_, bytes)) if !bytes.is_empty() => Err(Code::DowngradeInProgress),
         Some((version, _)) => Ok(version),
         None => Ok(0),
@@ -53,7 +53,7 @@ async fn enable(handle: &Handle, version: &str) -> Result<(), Code> {
     let expect = validate(handle, version).await?;
     let (major, minor) = parse(version).ok_or(Code::DowngradeVersionFormat)?;
     let target = Bytes::from(format!("{major}.{minor}.0"));
-    match handle.set_document(DOCUMENT, expect, target).await {
+    match handle.documents().set(DOCUMENT, expect, target).await {
         Err(Code::DocumentChanged) => Err(Code::DowngradeInProgress),
         outcome => outcome.map(drop),
     }
@@ -61,9 +61,9 @@ async fn enable(handle: &Handle, version: &str) -> Result<(), Code> {
 
 /// None that is under way is no error, as in etcd.
 async fn cancel(handle: &Handle) -> Result<(), Code> {
-    match handle.document(DOCUMENT).await? {
+    match handle.documents().get(DOCUMENT).await? {
         Some((version, bytes)) if !bytes.is_empty() => {
-            handle.set_document(DOCUMENT, version, Bytes::new()).await.map(drop)
+            handle.documents().set(DOCUMENT, version, Bytes::new()).await.map(drop)
         }
         _ => Ok(()),
     }

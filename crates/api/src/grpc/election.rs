@@ -8,8 +8,9 @@ use crate::grpc::follow::KeyFollower;
 use crate::grpc::{call_context, kv, refusal};
 use base::{Code, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
+use coord::call::TypedRequest;
 use coord::lock_queue;
-use coord::reply::{Body, KeyValue, Reply};
+use coord::reply::KeyValue;
 use coord::request::{
     Compare, Delete, Order, Put, Range, Relation, Request as Ask, Sort, SortTarget, Target, Txn,
 };
@@ -137,13 +138,10 @@ async fn while_leading(handle: &Handle, leader: &LeaderKey, what: Ask) -> Result
     let keys = KeyRange::single(leader.key.clone());
     let target = Target::Create(Revision(leader.rev));
     let compares = vec![Compare { keys, relation: Relation::Equal, target }];
-    let txn = Ask::Txn(Txn { compares, success: vec![what], failure: Vec::new() });
-    txn.validate(&coord::Limits::default())?;
-    let Reply { revision, body } = handle.submit(txn).await?;
-    match body {
-        Body::Txn(reply) => Ok((revision, reply.succeeded)),
-        other => unreachable!("a transaction is answered by a transaction, not {other:?}"),
-    }
+    let txn = TypedRequest::of(Txn { compares, success: vec![what], failure: Vec::new() });
+    txn.request().validate(&coord::Limits::default())?;
+    let reply = handle.kv().submit(txn).await?;
+    Ok((reply.revision, reply.body.succeeded))
 }
 
 type LeaderSender = mpsc::Sender<Result<LeaderResponse, Status>>;
@@ -190,11 +188,8 @@ async fn first_candidate(handle: &Handle, name: &Bytes, since: Revision) -> Resu
 async fn leader_of(handle: &Handle, name: &[u8]) -> Result<(Revision, Option<KeyValue>), Code> {
     let sort = Some(Sort { target: SortTarget::Create, order: Order::Ascending });
     let range = Range { limit: 1, sort, ..Range::of(lock_queue::keys_of(name)) };
-    let Reply { revision, body } = handle.submit(Ask::Range(range)).await?;
-    match body {
-        Body::Range(mut reply) => Ok((revision, reply.kvs.pop())),
-        other => unreachable!("a range is answered by a range, not {other:?}"),
-    }
+    let mut reply = handle.kv().submit(range).await?;
+    Ok((reply.revision, reply.body.kvs.pop()))
 }
 
 fn answer(handle: &Handle, revision: Revision, leader: KeyValue) -> LeaderResponse {

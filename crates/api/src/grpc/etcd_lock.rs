@@ -6,8 +6,8 @@ use crate::audit;
 use crate::grpc::{call_context, refusal};
 use base::{Code, KeyRange, LeaseId};
 use bytes::Bytes;
-use coord::reply::Body;
-use coord::request::{Delete, Limits, Request as Ask};
+use coord::call::TypedRequest;
+use coord::request::{Delete, Limits};
 use proto::v3lockpb::lock_server::Lock;
 use proto::v3lockpb::{LockRequest, LockResponse, UnlockRequest, UnlockResponse};
 use server::{AcquireRequest, Handle, HeldLock, LockOutcome, LockWaitLimit};
@@ -45,9 +45,9 @@ impl Lock for EtcdLockService {
         audit::note_key(&request.get_ref().key);
         call_context::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
         let handle = call_context::admit(&self.handle, request.metadata()).await?;
-        let delete = parse_unlock(request.into_inner());
-        delete.validate(&Limits::default()).map_err(refusal::render)?;
-        let reply = handle.submit(delete).await.map_err(refusal::render)?;
+        let delete = TypedRequest::of(parse_unlock(request.into_inner()));
+        delete.request().validate(&Limits::default()).map_err(refusal::render)?;
+        let reply = handle.kv().submit(delete).await.map_err(refusal::render)?;
         let header = Some(call_context::header(&self.handle, reply.revision));
         Ok(Response::new(UnlockResponse { header }))
     }
@@ -62,8 +62,8 @@ pub fn render_session(code: Code) -> Status {
 }
 
 /// Whatever key it is given goes.
-pub fn parse_unlock(request: UnlockRequest) -> Ask {
-    Ask::Delete(Delete { keys: KeyRange::single(request.key), prev_kv: false })
+pub fn parse_unlock(request: UnlockRequest) -> Delete {
+    Delete { keys: KeyRange::single(request.key), prev_kv: false }
 }
 
 /// Waits until the lock is held: for a lock without a value, for a candidate with its own.
@@ -83,9 +83,10 @@ pub async fn hold(
         value: value.unwrap_or_default(),
         wait_limit: LockWaitLimit::Unbounded,
     };
-    match until_stopped(stopping, handle.lock(ask)).await? {
+    match until_stopped(stopping, handle.locks().acquire(ask)).await? {
         LockOutcome::Held(grant) => Ok(grant.confirm()),
-        LockOutcome::NotHeld(reply) => unreachable!("an unbounded wait does not end with {reply:?}"),
+        // A wait without a bound ends with the lock or with an error.
+        LockOutcome::NotHeld(_) => Err(Code::LockLost),
     }
 }
 
@@ -93,10 +94,7 @@ async fn session(handle: &Handle, lease: LeaseId) -> Result<LeaseId, Code> {
     if lease != LeaseId::NONE {
         return Ok(lease);
     }
-    match handle.grant_lease(lease, SESSION_TTL).await?.body {
-        Body::LeaseGranted { id, .. } => Ok(id),
-        other => unreachable!("a grant is answered by a lease, not {other:?}"),
-    }
+    Ok(handle.leases().grant(lease, SESSION_TTL).await?.body.id)
 }
 
 /// A call that may wait for ever ends with the member.

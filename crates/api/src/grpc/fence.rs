@@ -5,7 +5,8 @@
 use crate::percent;
 use base::{Code, Revision};
 use coord::FencingToken;
-use coord::reply::FenceRefusal;
+use coord::call::FenceOutcome;
+use coord::reply::{FenceRefusal, Reply};
 use tonic::metadata::MetadataMap;
 use tonic::{Code as GrpcCode, Status};
 
@@ -29,6 +30,14 @@ pub fn parse_value(value: &[u8]) -> Option<FencingToken> {
     let lock = percent::decode(lock.trim().strip_prefix("lock=")?)?.into();
     let token = token.trim().strip_prefix("token=")?.parse().ok()?;
     (token > 0).then_some(FencingToken { lock, token: Revision(token) })
+}
+
+/// The reply to a write whose fence held, or the refusal.
+pub fn passed<T>(reply: Reply<FenceOutcome<T>>) -> Result<Reply<T>, Status> {
+    match reply.body {
+        FenceOutcome::Passed(body) => Ok(Reply { revision: reply.revision, body }),
+        FenceOutcome::Refused(refusal) => Err(refuse_write(&refusal)),
+    }
 }
 
 /// A write whose token does not hold the lock.

@@ -16,7 +16,7 @@ pub struct KeyFollower {
 impl KeyFollower {
     /// From this revision on, itself included.
     pub async fn begin(handle: &Handle, keys: KeyRange, start: Revision) -> Result<KeyFollower, Code> {
-        let handle = handle.readmitted().await?;
+        let handle = handle.auth().readmitted().await?;
         let (requests, responses) = handle.watch_stream()?;
         let create = Create {
             stream: requests.stream(),

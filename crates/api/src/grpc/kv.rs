@@ -4,6 +4,7 @@
 //! mistakes in a transaction the first is reported, as in etcd; the rest is for `coord`'s `validate`.
 
 use base::{Code, KeyRange, LeaseId, Revision};
+use coord::call::{OpReply, ReplyBody};
 use coord::reply::{Body, DeleteReply, KeyValue, PutReply, RangeReply, TxnReply};
 use coord::request::{
     Bounds, Compare, Delete, Order, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn,
@@ -167,7 +168,7 @@ struct TxnRevisions {
 
 impl TxnRevisions {
     fn before(reply: &TxnReply, after: Revision) -> TxnRevisions {
-        let changed = reply.bodies.iter().any(changes_something);
+        let changed = reply.bodies.iter().any(Body::changed_keys);
         TxnRevisions { revision: Revision(after.0 - i64::from(changed)), after }
     }
 
@@ -178,29 +179,18 @@ impl TxnRevisions {
 
     fn render_op(&mut self, body: Body) -> wire::ResponseOp {
         let nested = matches!(body, Body::Txn(_));
-        if !nested && changes_something(&body) {
+        if !nested && body.changed_keys() {
             self.revision = self.after;
         }
         let head = Head { revision: self.revision.0, ..Head::default() };
-        let response = match body {
-            Body::Range(range) => WireOpReply::ResponseRange(render_range(head, range)),
-            Body::Put(put) => WireOpReply::ResponsePut(render_put(head, put)),
-            Body::Delete(delete) => WireOpReply::ResponseDeleteRange(render_delete(head, delete)),
+        let response = match OpReply::of(body) {
+            OpReply::Range(range) => WireOpReply::ResponseRange(render_range(head, range)),
+            OpReply::Put(put) => WireOpReply::ResponsePut(render_put(head, put)),
+            OpReply::Delete(delete) => WireOpReply::ResponseDeleteRange(render_delete(head, delete)),
             // etcd leaves the header of a nested transaction empty.
-            Body::Txn(txn) => WireOpReply::ResponseTxn(self.render_txn(Head::default(), txn)),
-            other => unreachable!("no operation of a transaction is answered by {other:?}"),
+            OpReply::Txn(txn) => WireOpReply::ResponseTxn(self.render_txn(Head::default(), txn)),
         };
         wire::ResponseOp { response: Some(response) }
-    }
-}
-
-fn changes_something(body: &Body) -> bool {
-    match body {
-        Body::Range(_) => false,
-        Body::Put(_) => true,
-        Body::Delete(delete) => delete.deleted > 0,
-        Body::Txn(txn) => txn.bodies.iter().any(changes_something),
-        other => unreachable!("no operation of a transaction is answered by {other:?}"),
     }
 }
 

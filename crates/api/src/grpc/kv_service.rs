@@ -6,9 +6,10 @@ use crate::audit;
 use crate::grpc::pieces::{self, LargeRange, LargeShape, ProtobufEncoder};
 use crate::grpc::{breadth, call_context, fence, kv, once, refusal};
 use base::{Code, Revision};
-use coord::reply::{Body, RangeReply, Reply};
+use coord::call::{Call, InPieces, RangeOutcome, TypedRequest};
+use coord::reply::RangeReply;
 use coord::request::{Limits, Range, Request as Ask};
-use coord::{Command, Compact, Fenced};
+use coord::{Command, Compact, Fenced, FencingToken};
 use proto::etcdserverpb::kv_server::Kv;
 use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 use proto::etcdserverpb::{
@@ -32,57 +33,74 @@ impl KvService {
         KvService { handle, limits }
     }
 
-    /// Everything that can be refused without the state is refused before anything is submitted.
-    async fn submit(&self, metadata: &MetadataMap, ask: Ask) -> Result<(ResponseHeader, Body), Status> {
-        audit::note_request(&ask);
-        ask.validate(&self.limits).map_err(refusal::render)?;
-        call_context::check_leader(&self.handle, metadata).map_err(refusal::render)?;
-        // What only reads changes nothing that a fence could protect.
-        let fence = fence::parse(metadata).map_err(refusal::render)?;
-        let handle = call_context::admit(&self.handle, metadata).await?;
-        let reply = match fence.filter(|_| !matches!(ask, Ask::Range(_))) {
-            None => handle.submit(ask).await,
-            Some(fence) => handle.submit_fenced(fence, ask).await,
-        };
-        match reply.map_err(refusal::render)? {
-            Reply { body: Body::Fenced(refused), .. } => Err(fence::refuse_write(&refused)),
-            Reply { revision, body } => Ok((call_context::header(&self.handle, revision), body)),
-        }
-    }
-
-    /// The same for requests that may change something: with a request id of the client's it may be repeated.
-    async fn submit_change(
+    /// Everything that can be refused without the state is refused before anything is submitted. Returns the fence of
+    /// the call and the handle of its caller.
+    async fn check(
         &self,
         metadata: &MetadataMap,
-        ask: Ask,
-    ) -> Result<(ResponseHeader, Body), Status> {
-        audit::note_request(&ask);
-        let Some(id) = once::request_id(metadata)? else { return self.submit(metadata, ask).await };
+        ask: &Ask,
+    ) -> Result<(Option<FencingToken>, Handle), Status> {
         ask.validate(&self.limits).map_err(refusal::render)?;
         call_context::check_leader(&self.handle, metadata).map_err(refusal::render)?;
-        let command = match fence::parse(metadata).map_err(refusal::render)? {
-            None => Command::from_request(ask).expect("a range is submitted without an identity"),
+        let fence = fence::parse(metadata).map_err(refusal::render)?;
+        Ok((fence, call_context::admit(&self.handle, metadata).await?))
+    }
+
+    async fn submit_range(
+        &self,
+        metadata: &MetadataMap,
+        range: Range,
+    ) -> Result<(ResponseHeader, RangeOutcome), Status> {
+        let ask = TypedRequest::of(InPieces(range));
+        audit::note_request(ask.request());
+        // What only reads changes nothing that a fence could protect.
+        let (_, handle) = self.check(metadata, ask.request()).await?;
+        let reply = handle.kv().submit(ask).await.map_err(refusal::render)?;
+        Ok((call_context::header(&self.handle, reply.revision), reply.body))
+    }
+
+    /// Requests that may change something: with a request id of the client's it may be repeated.
+    async fn submit_change<C: Call>(
+        &self,
+        metadata: &MetadataMap,
+        call: C,
+    ) -> Result<(ResponseHeader, C::Reply), Status> {
+        let ask = TypedRequest::of(call);
+        audit::note_request(ask.request());
+        let id = once::request_id(metadata)?;
+        let (fence, handle) = self.check(metadata, ask.request()).await?;
+        let reply = match (id, fence) {
+            (None, None) => handle.kv().submit(ask).await.map_err(refusal::render)?,
+            (None, Some(fence)) => {
+                fence::passed(handle.kv().submit_fenced(fence, ask).await.map_err(refusal::render)?)?
+            }
+            (Some(id), None) => {
+                let command = Command::from_request(ask.into_request())
+                    .expect("a range is submitted without an identity");
+                once::whole(handle.kv().submit_once(id, command).await.map_err(refusal::render)?)?
+            }
             // A repetition is answered as at first, though the fence may have passed meanwhile.
-            Some(fence) => Command::Fenced(Fenced { fence, request: ask }),
+            (Some(id), Some(fence)) => {
+                let command = Command::Fenced(Fenced { fence, request: ask.into_request() });
+                let reply = handle.kv().submit_once(id, command).await.map_err(refusal::render)?;
+                fence::passed(once::whole(reply)?)?
+            }
         };
-        let handle = call_context::admit(&self.handle, metadata).await?;
-        let reply = handle.submit_once(id, command).await.map_err(refusal::render)?;
-        match once::whole(reply)? {
-            Reply { body: Body::Fenced(refused), .. } => Err(fence::refuse_write(&refused)),
-            Reply { revision, body } => Ok((call_context::header(&self.handle, revision), body)),
-        }
+        Ok((call_context::header(&self.handle, reply.revision), reply.body))
     }
 
     /// The same for requests that may also return much: the reservation comes with the answer.
-    async fn submit_wide(
+    async fn submit_wide<C: Call>(
         &self,
         metadata: &MetadataMap,
-        ask: Ask,
-    ) -> Result<(ResponseHeader, Body, Option<BudgetShare>), Status> {
-        let share = if breadth::is_wide(&ask) {
-            ask.validate(&self.limits).map_err(refusal::render)?;
-            let room = self.handle.reserve_for(breadth::shown(&ask), &RangeEncoding::protobuf().0).await;
-            room.map_err(refusal::render)?
+        call: C,
+    ) -> Result<(ResponseHeader, C::Reply, Option<BudgetShare>), Status> {
+        let ask = TypedRequest::of(call);
+        let share = if breadth::is_wide(ask.request()) {
+            ask.request().validate(&self.limits).map_err(refusal::render)?;
+            let shown = breadth::shown(ask.request());
+            let reserved = self.handle.kv().reserve_for(shown, &RangeEncoding::protobuf().0).await;
+            reserved.map_err(refusal::render)?
         } else {
             None
         };
@@ -100,15 +118,14 @@ impl KvService {
         encoding: impl Fn() -> RangeEncoding,
     ) -> Result<RangeRead, Status> {
         let asked_revision = range.revision;
-        let mut range = Range { in_pieces: true, ..range };
+        let mut range = range;
         loop {
-            let (header, large) = match self.submit(metadata, Ask::Range(range)).await? {
-                (header, Body::Range(reply)) => return Ok(RangeRead::WholeRange(header, reply)),
-                (header, Body::Large(large)) => (header, *large),
-                (_, other) => unreachable!("a range is answered by a range, not {other:?}"),
+            let (header, large) = match self.submit_range(metadata, range).await? {
+                (header, RangeOutcome::Whole(reply)) => return Ok(RangeRead::WholeRange(header, reply)),
+                (header, RangeOutcome::Large(large)) => (header, *large),
             };
             range = Range { revision: asked_revision, ..large.clone() };
-            match self.handle.pieces(large, keep, encoding().0).await {
+            match self.handle.kv().pieces(large, keep, encoding().0).await {
                 Ok(pieces) => return Ok(RangeRead::Large(survey(header, pieces).await?)),
                 Err(Code::Compacted) if asked_revision == Revision::ZERO => {}
                 Err(code) => return Err(refusal::render(code)),
@@ -153,10 +170,8 @@ impl Kv for KvService {
     async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
         let (metadata, _, wire) = request.into_parts();
         let put = kv::parse_put(wire).map_err(refusal::render)?;
-        match self.submit_change(&metadata, Ask::Put(put)).await? {
-            (header, Body::Put(reply)) => Ok(Response::new(kv::render_put(header, reply))),
-            (_, other) => unreachable!("a put is answered by a put, not {other:?}"),
-        }
+        let (header, reply) = self.submit_change(&metadata, put).await?;
+        Ok(Response::new(kv::render_put(header, reply)))
     }
 
     async fn delete_range(
@@ -165,23 +180,15 @@ impl Kv for KvService {
     ) -> Result<Response<DeleteRangeResponse>, Status> {
         let (metadata, _, wire) = request.into_parts();
         let delete = kv::parse_delete(wire).map_err(refusal::render)?;
-        match self.submit_wide(&metadata, Ask::Delete(delete)).await? {
-            (header, Body::Delete(reply), share) => {
-                Ok(pieces::pack_share(share, Response::new(kv::render_delete(header, reply))))
-            }
-            (_, other, _) => unreachable!("a delete is answered by a delete, not {other:?}"),
-        }
+        let (header, reply, share) = self.submit_wide(&metadata, delete).await?;
+        Ok(pieces::pack_share(share, Response::new(kv::render_delete(header, reply))))
     }
 
     async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
         let (metadata, _, wire) = request.into_parts();
         let txn = kv::parse_txn(wire).map_err(refusal::render)?;
-        match self.submit_wide(&metadata, Ask::Txn(txn)).await? {
-            (header, Body::Txn(reply), share) => {
-                Ok(pieces::pack_share(share, Response::new(kv::render_txn(header, reply))))
-            }
-            (_, other, _) => unreachable!("a transaction is answered by a transaction, not {other:?}"),
-        }
+        let (header, reply, share) = self.submit_wide(&metadata, txn).await?;
+        Ok(pieces::pack_share(share, Response::new(kv::render_txn(header, reply))))
     }
 
     async fn compact(
@@ -193,8 +200,8 @@ impl Kv for KvService {
         call_context::check_leader(&self.handle, &metadata).map_err(refusal::render)?;
         let compact = Compact { revision: Revision(revision), physical };
         let handle = call_context::admit(&self.handle, &metadata).await?;
-        handle.permit_agreed(RequiredAccess::Root).await.map_err(refusal::render)?;
-        let reply = self.handle.compact(compact).await.map_err(refusal::render)?;
+        handle.auth().permit_agreed(RequiredAccess::Root).await.map_err(refusal::render)?;
+        let reply = self.handle.kv().compact(compact).await.map_err(refusal::render)?;
         let header = Some(call_context::header(&self.handle, reply.revision));
         Ok(Response::new(CompactionResponse { header }))
     }

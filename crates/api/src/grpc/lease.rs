@@ -3,10 +3,12 @@
 //! answer (TTL 0 or -1), not an error.
 
 use crate::audit;
+use crate::clients::{self, ClientRecord};
 use crate::grpc::revoke_on_disconnect::RevokeOnDisconnect;
 use crate::grpc::{call_context, once, refusal};
-use base::{Code, KeyRange, LeaseId};
-use coord::reply::{Body, LeaseTime, Reply};
+use base::{KeyRange, LeaseId};
+use coord::call::{GrantedLease, RenewedLease};
+use coord::reply::LeaseTime;
 use coord::{Command, Grant, LeaseAccess, Revoke};
 use proto::etcdserverpb::lease_server::Lease;
 use proto::etcdserverpb::{
@@ -14,7 +16,8 @@ use proto::etcdserverpb::{
     LeaseLeasesResponse, LeaseRevokeRequest, LeaseRevokeResponse, LeaseStatus, LeaseTimeToLiveRequest,
     LeaseTimeToLiveResponse,
 };
-use server::{Handle, LeaderQuestion, RequiredAccess};
+use server::{Handle, RequiredAccess};
+use std::sync::Arc;
 use tokio::sync::mpsc;
 use tonic::codegen::BoxStream;
 use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
@@ -46,11 +49,13 @@ impl LeaseService {
         requests: impl Stream<Item = Result<LeaseKeepAliveRequest, Status>> + Send + Unpin + 'static,
     ) -> Result<BoxStream<LeaseKeepAliveResponse>, Status> {
         let handle = self.admit(metadata).await?;
-        handle.permit(RequiredAccess::User).await.map_err(refusal::render)?;
+        handle.auth().permit(RequiredAccess::User).await.map_err(refusal::render)?;
         let revoke_on_disconnect = RevokeOnDisconnect::from_metadata(metadata)?;
         let (sender, receiver) = mpsc::channel(KEEP_ALIVES_BUFFERED);
+        let client = clients::current();
         tokio::spawn(async move {
-            let parting = keep_alive(&handle, requests, sender, revoke_on_disconnect).await;
+            let renewing = Renewing { handle: handle.clone(), client, revoke_on_disconnect };
+            let parting = keep_alive(renewing, requests, sender).await;
             if let Some(revoke_on_disconnect) = parting {
                 revoke_on_disconnect.revoke_unrenewed(handle).await;
             }
@@ -70,19 +75,21 @@ impl Lease for LeaseService {
         let request_id = once::request_id(request.metadata())?;
         let LeaseGrantRequest { ttl, id } = request.into_inner();
         let id = LeaseId(id);
-        let answer = match request_id {
-            None => handle.grant_lease(id, ttl).await,
-            Some(request) => handle.submit_once(request, Command::LeaseGrant(Grant { id, ttl })).await,
-        };
-        let reply = answer.map_err(refusal::render).and_then(once::whole)?;
-        let header = Some(call_context::header(&self.handle, reply.revision));
-        match reply.body {
-            Body::LeaseGranted { id, ttl } => {
-                audit::note_id("lease", id.0 as u64);
-                Ok(Response::new(LeaseGrantResponse { header, id: id.0, ttl, error: String::new() }))
+        let reply = match request_id {
+            None => handle.leases().grant(id, ttl).await.map_err(refusal::render)?,
+            Some(request) => {
+                let grant = Command::LeaseGrant(Grant { id, ttl });
+                let answer = handle.kv().submit_once(request, grant).await;
+                answer.map_err(refusal::render).and_then(once::whole)?
             }
-            other => unreachable!("a grant is answered by a lease, not {other:?}"),
+        };
+        let header = Some(call_context::header(&self.handle, reply.revision));
+        let GrantedLease { id, ttl } = reply.body;
+        audit::note_id("lease", id.0 as u64);
+        if let Some(client) = clients::current() {
+            client.note_lease(id);
         }
+        Ok(Response::new(LeaseGrantResponse { header, id: id.0, ttl, error: String::new() }))
     }
 
     async fn lease_revoke(
@@ -93,11 +100,13 @@ impl Lease for LeaseService {
         let handle = self.admit(request.metadata()).await?;
         let request_id = once::request_id(request.metadata())?;
         let revoke = Revoke { id: LeaseId(request.into_inner().id), guard: None };
-        let answer = match request_id {
-            None => handle.revoke_lease(revoke.id).await,
-            Some(request) => handle.submit_once(request, Command::LeaseRevoke(revoke)).await,
+        let reply = match request_id {
+            None => handle.leases().revoke(revoke.id).await.map_err(refusal::render)?,
+            Some(request) => {
+                let answer = handle.kv().submit_once(request, Command::LeaseRevoke(revoke)).await;
+                answer.map_err(refusal::render).and_then(once::whole)?
+            }
         };
-        let reply = answer.map_err(refusal::render).and_then(once::whole)?;
         let header = Some(call_context::header(&self.handle, reply.revision));
         Ok(Response::new(LeaseRevokeResponse { header }))
     }
@@ -119,17 +128,17 @@ impl Lease for LeaseService {
         audit::note_id("lease", request.get_ref().id as u64);
         let handle = self.admit(request.metadata()).await?;
         let LeaseTimeToLiveRequest { id, keys } = request.into_inner();
-        let question = LeaderQuestion::TimeToLive { id: LeaseId(id), keys };
-        let reply = handle.ask_leader(question).await.map_err(refusal::render)?;
+        let answer = if keys {
+            handle.leases().time_to_live_and_keys(LeaseId(id)).await
+        } else {
+            handle.leases().time_to_live(LeaseId(id)).await
+        };
+        let reply = answer.map_err(refusal::render)?;
         let header = Some(call_context::header(&self.handle, reply.revision));
-        match reply.body {
-            Body::LeaseTime(LeaseTime { ttl, granted, keys, .. }) => {
-                let shown = keys.iter().cloned().map(KeyRange::single).collect();
-                handle.permit(RequiredAccess::Read(shown)).await.map_err(refusal::render)?;
-                Ok(Response::new(LeaseTimeToLiveResponse { header, id, ttl, granted_ttl: granted, keys }))
-            }
-            other => unreachable!("a question for time is answered by time, not {other:?}"),
-        }
+        let LeaseTime { ttl, granted, keys, .. } = reply.body;
+        let shown = keys.iter().cloned().map(KeyRange::single).collect();
+        handle.auth().permit(RequiredAccess::Read(shown)).await.map_err(refusal::render)?;
+        Ok(Response::new(LeaseTimeToLiveResponse { header, id, ttl, granted_ttl: granted, keys }))
     }
 
     async fn lease_leases(
@@ -137,62 +146,62 @@ impl Lease for LeaseService {
         request: Request<LeaseLeasesRequest>,
     ) -> Result<Response<LeaseLeasesResponse>, Status> {
         let handle = self.admit(request.metadata()).await?;
-        let reply = handle.ask_leader(LeaderQuestion::Leases).await.map_err(refusal::render)?;
+        let reply = handle.leases().list().await.map_err(refusal::render)?;
         // The answer waited for everything committed before, and so did the permission check.
-        handle.permit_here(RequiredAccess::Leases(LeaseAccess::List)).await.map_err(refusal::render)?;
+        handle
+            .auth()
+            .permit_here(RequiredAccess::Leases(LeaseAccess::List))
+            .await
+            .map_err(refusal::render)?;
         let header = Some(call_context::header(&self.handle, reply.revision));
-        match reply.body {
-            Body::Leases(ids) => {
-                let leases = ids.into_iter().map(|id| LeaseStatus { id: id.0 }).collect();
-                Ok(Response::new(LeaseLeasesResponse { header, leases }))
-            }
-            other => unreachable!("a question for leases is answered by leases, not {other:?}"),
-        }
+        let leases = reply.body.into_iter().map(|id| LeaseStatus { id: id.0 }).collect();
+        Ok(Response::new(LeaseLeasesResponse { header, leases }))
     }
 }
 
 /// Ends with the client's last request, with its disconnect, or with the first refusal; returns what
 /// must be revoked then.
 async fn keep_alive(
-    handle: &Handle,
+    mut renewing: Renewing,
     mut requests: impl Stream<Item = Result<LeaseKeepAliveRequest, Status>> + Unpin,
     answers: mpsc::Sender<Result<LeaseKeepAliveResponse, Status>>,
-    mut revoke_on_disconnect: Option<RevokeOnDisconnect>,
 ) -> Option<RevokeOnDisconnect> {
     loop {
         let request = tokio::select! {
             request = requests.next() => request,
-            () = answers.closed() => return revoke_on_disconnect,
+            () = answers.closed() => return renewing.revoke_on_disconnect,
         };
         let answer = match request {
-            None => return revoke_on_disconnect,
-            Some(Ok(request)) => renew(handle, request.id, &mut revoke_on_disconnect).await,
+            None => return renewing.revoke_on_disconnect,
+            Some(Ok(request)) => renew(&mut renewing, request.id).await,
             Some(Err(status)) => Err(status),
         };
         let ends = answer.is_err();
         if answers.send(answer).await.is_err() || ends {
-            return revoke_on_disconnect;
+            return renewing.revoke_on_disconnect;
         }
     }
 }
 
-async fn renew(
-    handle: &Handle,
-    id: i64,
-    revoke_on_disconnect: &mut Option<RevokeOnDisconnect>,
-) -> Result<LeaseKeepAliveResponse, Status> {
+/// A stream of keep-alives.
+struct Renewing {
+    handle: Handle,
+    client: Option<Arc<ClientRecord>>,
+    revoke_on_disconnect: Option<RevokeOnDisconnect>,
+}
+
+async fn renew(renewing: &mut Renewing, id: i64) -> Result<LeaseKeepAliveResponse, Status> {
+    let Renewing { handle, client, revoke_on_disconnect } = renewing;
     let need = RequiredAccess::Leases(LeaseAccess::Renew(LeaseId(id)));
-    handle.permit_here(need).await.map_err(refusal::render)?;
-    let answer = handle.ask_leader(LeaderQuestion::KeepAlive(LeaseId(id))).await;
-    let Reply { revision, body } = answer.map_err(|code: Code| refusal::render(code))?;
-    let header = Some(call_context::header(handle, revision));
-    match body {
-        Body::LeaseRenewed { ttl, renewal } => {
-            if let Some(revoke_on_disconnect) = revoke_on_disconnect {
-                revoke_on_disconnect.renewed(LeaseId(id), ttl, renewal)?;
-            }
-            Ok(LeaseKeepAliveResponse { header, id, ttl })
-        }
-        other => unreachable!("a keep-alive is answered by a renewal, not {other:?}"),
+    handle.auth().permit_here(need).await.map_err(refusal::render)?;
+    let reply = handle.leases().keep_alive(LeaseId(id)).await.map_err(refusal::render)?;
+    let header = Some(call_context::header(handle, reply.revision));
+    let RenewedLease { ttl, renewal } = reply.body;
+    if let Some(client) = client {
+        client.note_lease(LeaseId(id));
     }
+    if let Some(revoke_on_disconnect) = revoke_on_disconnect {
+        revoke_on_disconnect.renewed(LeaseId(id), ttl, renewal)?;
+    }
+    Ok(LeaseKeepAliveResponse { header, id, ttl })
 }

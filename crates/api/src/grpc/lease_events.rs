@@ -37,9 +37,9 @@ impl LeaseService for LeaseEventService {
     async fn events(&self, request: Request<EventsRequest>) -> Result<Response<Self::EventsStream>, Status> {
         call_context::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
         let handle = call_context::admit(&self.handle, request.metadata()).await?;
-        handle.permit(RequiredAccess::User).await.map_err(refusal::render)?;
+        handle.auth().permit(RequiredAccess::User).await.map_err(refusal::render)?;
         let wanted = parse(&request.into_inner());
-        let events = self.handle.lease_events(wanted).map_err(refusal::render)?;
+        let events = self.handle.leases().events(wanted).map_err(refusal::render)?;
         let (sender, receiver) = mpsc::channel(RESPONSES_BUFFERED);
         tokio::spawn(tell(self.handle.clone(), events, sender, self.stopping.clone()));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))

@@ -8,7 +8,8 @@ use crate::grpc::{call_context, fence, lock_view, lock_watch, refusal};
 use base::limits::HOLDER_ID_BYTES_MAX;
 use base::{Code, LeaseId, Revision};
 use bytes::Bytes;
-use coord::reply::{Body, LeaseTime, LockReply};
+use coord::call::{FenceOutcome, PassedFence};
+use coord::reply::LockReply;
 use coord::{CheckFence, FencingToken, Release, lock_queue};
 use proto::lock::lock_service_server::LockService;
 use proto::lock::{
@@ -17,7 +18,7 @@ use proto::lock::{
     ListResponse, LockRequest, LockResponse, TryLockRequest, UnlockRequest, UnlockResponse, WatchRequest,
     WatchResponse,
 };
-use server::{AcquireRequest, Handle, LeaderQuestion, LockGrant, LockOutcome, LockWaitLimit, RequiredAccess};
+use server::{AcquireRequest, Handle, LockGrant, LockOutcome, LockWaitLimit, RequiredAccess};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, watch};
 use tonic::codegen::BoxStream;
@@ -53,7 +54,7 @@ impl LockApi {
             return Err(Code::HolderIdTooLong);
         }
         let (lease, holder) = (ask.lease, ask.holder.clone());
-        match until_stopped(&self.stopping, self.handle.lock(ask)).await? {
+        match until_stopped(&self.stopping, self.handle.locks().acquire(ask)).await? {
             LockOutcome::Held(grant) => self.render_held(grant, lease, holder).await,
             LockOutcome::NotHeld(reply) => self.render_not_held(reply, lease).await,
         }
@@ -66,14 +67,14 @@ impl LockApi {
         lease: LeaseId,
         holder: Bytes,
     ) -> Result<LockResponse, Code> {
-        let time = self.handle.lease_time(lease).await;
-        if matches!(time, Ok(LeaseTime { ttl: ..0, .. })) {
+        let ttl = self.handle.leases().time_to_live(lease).await.map_or(0, |reply| reply.body.ttl);
+        if ttl < 0 {
             return Err(Code::LeaseNotFound);
         }
         let holder_id =
             if holder.is_empty() { self.holder_of(&grant.held().key).await } else { text(&holder) };
         let held = grant.confirm();
-        let remaining_ttl_ms = time.map_or(0, |time| time.ttl * 1_000);
+        let remaining_ttl_ms = ttl * 1_000;
         Ok(LockResponse {
             header: Some(call_context::header(&self.handle, held.revision)),
             key: text(&held.key),
@@ -88,7 +89,7 @@ impl LockApi {
     }
 
     async fn render_not_held(&self, reply: LockReply, lease: LeaseId) -> Result<LockResponse, Code> {
-        let time = self.handle.lease_time(lease).await.map_or(0, |time| time.ttl.max(0));
+        let ttl = self.handle.leases().time_to_live(lease).await.map_or(0, |reply| reply.body.ttl.max(0));
         let (holder_id, holder_token) = match &reply.holder {
             Some(holder) => (self.holder_of(&holder.key).await, holder.token.0),
             None => (String::new(), 0),
@@ -100,7 +101,7 @@ impl LockApi {
             acquired: false,
             holder_id,
             queue_position: reply.ahead as i64,
-            remaining_ttl_ms: time * 1_000,
+            remaining_ttl_ms: ttl * 1_000,
             deadline_unix_ms: 0,
             holder_token,
         })
@@ -108,7 +109,7 @@ impl LockApi {
 
     /// What the client of a place calls itself, or else its lease.
     async fn holder_of(&self, key: &Bytes) -> String {
-        let claims = self.handle.claims(vec![key.clone()]).await.unwrap_or_default();
+        let claims = self.handle.locks().claims(vec![key.clone()]).await.unwrap_or_default();
         let claim = claims.into_iter().flatten().next();
         lock_view::holder_id(key, claim.as_ref())
     }
@@ -164,7 +165,7 @@ impl LockService for LockApi {
             Bytes::from(key)
         };
         let release = Release { key, token: Revision(fencing_token) };
-        let reply = admitted.handle.release(release).await.map_err(refusal::render)?;
+        let reply = admitted.handle.locks().release(release).await.map_err(refusal::render)?;
         let header = Some(call_context::header(&admitted.handle, reply.revision));
         Ok(Response::new(UnlockResponse { header }))
     }
@@ -176,12 +177,9 @@ impl LockService for LockApi {
         audit::note_id("lease", request.get_ref().id as u64);
         let admitted = self.admit(request.metadata()).await?;
         let LeaseGrantRequest { ttl, id } = request.into_inner();
-        let reply = admitted.handle.grant_lease(LeaseId(id), ttl).await.map_err(refusal::render)?;
+        let reply = admitted.handle.leases().grant(LeaseId(id), ttl).await.map_err(refusal::render)?;
         let header = Some(call_context::header(&admitted.handle, reply.revision));
-        match reply.body {
-            Body::LeaseGranted { id, ttl } => Ok(Response::new(LeaseGrantResponse { header, id: id.0, ttl })),
-            other => unreachable!("a grant is answered by a lease, not {other:?}"),
-        }
+        Ok(Response::new(LeaseGrantResponse { header, id: reply.body.id.0, ttl: reply.body.ttl }))
     }
 
     async fn lease_revoke(
@@ -191,7 +189,7 @@ impl LockService for LockApi {
         audit::note_id("lease", request.get_ref().id as u64);
         let admitted = self.admit(request.metadata()).await?;
         let id = LeaseId(request.into_inner().id);
-        let reply = admitted.handle.revoke_lease(id).await.map_err(refusal::render)?;
+        let reply = admitted.handle.leases().revoke(id).await.map_err(refusal::render)?;
         let header = Some(call_context::header(&admitted.handle, reply.revision));
         Ok(Response::new(LeaseRevokeResponse { header }))
     }
@@ -203,7 +201,7 @@ impl LockService for LockApi {
         request: Request<Streaming<LeaseKeepAliveRequest>>,
     ) -> Result<Response<Self::LeaseKeepAliveStream>, Status> {
         let admitted = self.admit(request.metadata()).await?;
-        admitted.handle.permit(RequiredAccess::User).await.map_err(refusal::render)?;
+        admitted.handle.auth().permit(RequiredAccess::User).await.map_err(refusal::render)?;
         let (answers, receiver) = mpsc::channel(ANSWERS_BUFFERED);
         tokio::spawn(keep_alive(admitted.handle.clone(), request.into_inner(), answers));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
@@ -216,7 +214,7 @@ impl LockService for LockApi {
         request: Request<Streaming<WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let admitted = self.admit(request.metadata()).await?;
-        admitted.handle.refuse_strangers_to_data_nodes().map_err(refusal::render)?;
+        admitted.handle.auth().refuse_strangers_to_data_nodes().map_err(refusal::render)?;
         let (answers, receiver) = mpsc::channel(ANSWERS_BUFFERED);
         let (handle, stopping) = (admitted.handle.clone(), admitted.stopping.clone());
         let requests = (request.into_inner(), WatchRecording::begin());
@@ -256,12 +254,13 @@ impl LockService for LockApi {
         }
         let fence = FencingToken { lock: lock.into(), token: Revision(fencing_token) };
         let check = CheckFence { resource: resource.clone().into(), fence };
-        let reply = admitted.handle.check_fence(check).await.map_err(refusal::render)?;
+        let reply = admitted.handle.locks().check_fence(check).await.map_err(refusal::render)?;
         let header = Some(call_context::header(&admitted.handle, reply.revision));
         match reply.body {
-            Body::FencePassed { last } => Ok(Response::new(FenceResponse { header, last_token: last.0 })),
-            Body::Fenced(refused) => Err(fence::refuse_token(&resource, &refused)),
-            other => unreachable!("a check is answered by a fence, not {other:?}"),
+            FenceOutcome::Passed(PassedFence(last)) => {
+                Ok(Response::new(FenceResponse { header, last_token: last.0 }))
+            }
+            FenceOutcome::Refused(refused) => Err(fence::refuse_token(&resource, &refused)),
         }
     }
 }
@@ -290,13 +289,10 @@ async fn keep_alive(
 }
 
 async fn renew(handle: &Handle, id: i64) -> Result<LeaseKeepAliveResponse, Status> {
-    handle.permit_here(RequiredAccess::User).await.map_err(refusal::render)?;
-    let reply = handle.ask_leader(LeaderQuestion::KeepAlive(LeaseId(id))).await.map_err(refusal::render)?;
+    handle.auth().permit_here(RequiredAccess::User).await.map_err(refusal::render)?;
+    let reply = handle.leases().keep_alive(LeaseId(id)).await.map_err(refusal::render)?;
     let header = Some(call_context::header(handle, reply.revision));
-    match reply.body {
-        Body::LeaseRenewed { ttl, .. } => Ok(LeaseKeepAliveResponse { header, id, ttl }),
-        other => unreachable!("a keep-alive is answered by a renewal, not {other:?}"),
-    }
+    Ok(LeaseKeepAliveResponse { header, id, ttl: reply.body.ttl })
 }
 
 /// Keys that others made may be anything.

@@ -5,12 +5,12 @@
 use crate::grpc::lock::{now_unix_ms, text};
 use base::{Code, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
-use coord::reply::{Body, KeyValue, Reply};
-use coord::request::{Range, Request as Ask};
+use coord::reply::KeyValue;
+use coord::request::Range;
 use coord::{LockClaim, lock_queue};
 use proto::lock::{Lock, Waiter};
 use server::Handle;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 pub async fn inspect(handle: &Handle, name: Bytes) -> Result<(Revision, Option<Lock>), Code> {
     let (revision, places) = places_in(handle, lock_queue::keys_of(&name)).await?;
@@ -26,48 +26,47 @@ pub async fn list(handle: &Handle, prefix: Bytes) -> Result<(Revision, Vec<Lock>
     let end = base::key_range::prefix_end(&prefix);
     let start = if prefix.is_empty() { Bytes::from_static(b"\0") } else { prefix };
     let (revision, places) = places_in(handle, KeyRange::from_wire(start, end)).await?;
-    let mut by_name: BTreeMap<Bytes, Vec<KeyValue>> = BTreeMap::new();
-    for place in places.into_iter().filter(is_place) {
-        let name = lock_queue::lock_of(&place.key).expect("a place lies below its lock");
-        by_name.entry(name).or_default().push(place);
-    }
+    let name_of = |kv: &KeyValue| lock_queue::lock_of(&kv.key).filter(|name| is_place_of(name, kv));
+    let names: BTreeSet<Bytes> = places.iter().filter_map(name_of).collect();
     let mut locks = Vec::new();
-    for (name, places) in by_name {
-        locks.push(describe(handle, &name, places).await?);
+    for name in names {
+        // Also what is no entry, as `inspect` shows it.
+        let keys = lock_queue::keys_of(&name);
+        let first = places.partition_point(|kv| kv.key < keys.start);
+        let below = places[first..].iter().take_while(|kv| kv.key.starts_with(&keys.start)).cloned();
+        locks.push(describe(handle, &name, below.collect()).await?);
     }
     Ok((revision, locks))
 }
 
-fn is_place(kv: &KeyValue) -> bool {
-    let name = lock_queue::lock_of(&kv.key);
-    kv.lease != LeaseId::NONE && name.is_some_and(|name| lock_queue::key_of(&name, kv.lease) == kv.key)
+/// An entry of a lock is spelt after its lease.
+fn is_place_of(name: &[u8], kv: &KeyValue) -> bool {
+    kv.lease != LeaseId::NONE && lock_queue::key_of(name, kv.lease) == kv.key
 }
 
 async fn places_in(handle: &Handle, keys: KeyRange) -> Result<(Revision, Vec<KeyValue>), Code> {
-    let Reply { revision, body } = handle.submit(Ask::Range(Range::of(keys))).await?;
-    match body {
-        Body::Range(reply) => Ok((revision, reply.kvs)),
-        other => unreachable!("a range is answered by a range, not {other:?}"),
-    }
+    let reply = handle.kv().submit(Range::of(keys)).await?;
+    Ok((reply.revision, reply.body.kvs))
 }
 
 async fn describe(handle: &Handle, name: &Bytes, mut places: Vec<KeyValue>) -> Result<Lock, Code> {
     places.sort_by_key(|place| place.create_revision);
-    let claims = handle.claims(places.iter().map(|place| place.key.clone()).collect()).await?;
+    let claims = handle.locks().claims(places.iter().map(|place| place.key.clone()).collect()).await?;
     let now = now_unix_ms();
     let mut queue = Vec::new();
     for (pair, claim) in places.windows(2).zip(&claims[1..]) {
         queue.push(describe_waiter(&pair[0], &pair[1], claim.as_ref(), now));
     }
     let (holder, claim) = (&places[0], claims[0].as_ref());
+    let is_foreign = !is_place_of(name, holder);
     let remaining = match holder.lease {
         LeaseId::NONE => 0,
-        lease => handle.lease_time(lease).await.map_or(0, |time| time.ttl.max(0)),
+        lease => handle.leases().time_to_live(lease).await.map_or(0, |reply| reply.body.ttl.max(0)),
     };
     Ok(Lock {
         name: text(name),
         key: text(&holder.key),
-        holder_id: holder_id(&holder.key, claim),
+        holder_id: if is_foreign { String::new() } else { holder_id(&holder.key, claim) },
         lease_id: holder.lease.0,
         fencing_token: holder.create_revision.0,
         create_revision: holder.create_revision.0,
@@ -77,6 +76,7 @@ async fn describe(handle: &Handle, name: &Bytes, mut places: Vec<KeyValue>) -> R
         remaining_ttl_ms: remaining * 1_000,
         since_unix_ms: claim.map_or(0, |claim| claim.since),
         queue,
+        is_foreign,
     })
 }
 

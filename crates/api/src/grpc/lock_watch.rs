@@ -8,8 +8,8 @@ use crate::grpc::{call_context, kv, lock_view, refusal};
 use base::{Code, KeyRange, Revision};
 use bytes::Bytes;
 use coord::lock_queue;
-use coord::reply::{Body, KeyValue, Reply};
-use coord::request::{Range, Request as Ask};
+use coord::reply::KeyValue;
+use coord::request::Range;
 use coord::watch::{Create, Event, Filters, Input, Response, ResponseKind, StreamId, WatchId, denied};
 use proto::lock::{HandOver, WatchRequest, WatchResponse};
 use proto::mvccpb;
@@ -51,7 +51,7 @@ async fn follow(
             request = wire.message(), if is_open => match request? {
                 None => is_open = false,
                 Some(request) => {
-                    stream.handle = stream.handle.readmitted().await.map_err(refusal::render)?;
+                    stream.handle = stream.handle.auth().readmitted().await.map_err(refusal::render)?;
                     let input = stream.parse(request, requests.stream());
                     if !requests.send(input).await {
                         return Err(refusal::render(Code::Stopped));
@@ -173,10 +173,8 @@ impl LockWatches {
 impl WatchedQueue {
     async fn read(handle: &Handle, lock: Bytes, revision: Revision) -> Result<WatchedQueue, Code> {
         let range = Range { revision, serializable: true, ..Range::of(lock_queue::keys_of(&lock)) };
-        let Reply { body: Body::Range(reply), .. } = handle.submit(Ask::Range(range)).await? else {
-            unreachable!("a range is answered by a range");
-        };
-        let places = reply.kvs.into_iter().map(|kv| (kv.key.clone(), kv)).collect();
+        let reply = handle.kv().submit(range).await?;
+        let places = reply.body.kvs.into_iter().map(|kv| (kv.key.clone(), kv)).collect();
         Ok(WatchedQueue { lock, places, reported: Revision::ZERO })
     }
 
@@ -200,7 +198,7 @@ impl WatchedQueue {
         let Some(holder) = holder else {
             return Some(HandOver { lock, revision: revision.0, ..HandOver::default() });
         };
-        let claims = handle.claims(vec![holder.key.clone()]).await.unwrap_or_default();
+        let claims = handle.locks().claims(vec![holder.key.clone()]).await.unwrap_or_default();
         let claim = claims.into_iter().flatten().next();
         Some(HandOver {
             lock,

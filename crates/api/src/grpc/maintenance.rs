@@ -40,7 +40,7 @@ impl MaintenanceService {
 
     async fn check_root(&self, metadata: &MetadataMap) -> Result<(), Status> {
         let handle = call_context::admit(&self.handle, metadata).await?;
-        handle.permit(RequiredAccess::Root).await.map_err(refusal::render)
+        handle.auth().permit(RequiredAccess::Root).await.map_err(refusal::render)
     }
 
     /// The revision to hash: the newest, or one that is still there.
@@ -68,13 +68,13 @@ impl Maintenance for MaintenanceService {
             _ => {
                 audit::note_id("member", request.get_ref().member_id);
                 let handle = call_context::admit(&self.handle, request.metadata()).await?;
-                handle.permit_agreed(RequiredAccess::Root).await.map_err(refusal::render)?;
+                handle.auth().permit_agreed(RequiredAccess::Root).await.map_err(refusal::render)?;
             }
         }
         let Some(command) = command else {
             return Ok(Response::new(AlarmResponse { header: self.header(), alarms: vec![] }));
         };
-        let reply = self.handle.alarm(command).await.map_err(refusal::render)?;
+        let reply = self.handle.maintenance().alarm(command).await.map_err(refusal::render)?;
         let header = Some(call_context::header(&self.handle, reply.revision));
         Ok(Response::new(AlarmResponse { header, alarms: wanted.render(&reply.body) }))
     }
@@ -86,9 +86,9 @@ impl Maintenance for MaintenanceService {
         if status.leader.is_none() {
             errors.push(Code::NoLeader.message().to_owned());
         }
-        errors.extend(alarm::describe_all(&self.handle.known_alarms()));
-        errors.extend(self.handle.waits_for().iter().map(describe_waiting));
-        if self.handle.has_open_peer_port() {
+        errors.extend(alarm::describe_all(&self.handle.maintenance().known_alarms()));
+        errors.extend(self.handle.members().waits_for().iter().map(describe_waiting));
+        if self.handle.peer_port().is_open() {
             errors.push(OPEN_PEERS.to_owned());
         }
         Ok(Response::new(StatusResponse {
@@ -103,7 +103,7 @@ impl Maintenance for MaintenanceService {
             // Free space is used again, and nothing is gained by defragmenting. What is not flushed yet counts, and an
             // empty store has a page.
             db_size_in_use: status.stored_bytes.max(PAGE_BYTES) as i64,
-            is_learner: self.handle.is_learner(),
+            is_learner: self.handle.members().is_learner(),
             storage_version: ETCD_VERSION.to_owned(),
             db_size_quota: status.quota_bytes as i64,
             downgrade_info: Some(downgrade::info(&self.handle)),
@@ -128,7 +128,8 @@ impl Maintenance for MaintenanceService {
     async fn hash_kv(&self, request: Request<HashKvRequest>) -> Result<Response<HashKvResponse>, Status> {
         self.check_root(request.metadata()).await?;
         let revision = self.hashed_revision(request.get_ref().revision).map_err(refusal::render)?;
-        let KeyHash { hash, compacted } = self.handle.hash_keys(revision).await.map_err(refusal::render)?;
+        let KeyHash { hash, compacted } =
+            self.handle.maintenance().hash_keys(revision).await.map_err(refusal::render)?;
         Ok(Response::new(HashKvResponse {
             header: self.header(),
             hash,
@@ -154,7 +155,7 @@ impl Maintenance for MaintenanceService {
         audit::note_id("member", request.get_ref().target_id);
         self.check_root(request.metadata()).await?;
         let target = NodeId(request.get_ref().target_id);
-        self.handle.move_leader(target).await.map_err(refusal::render)?;
+        self.handle.maintenance().move_leader(target).await.map_err(refusal::render)?;
         // As etcd answers it.
         Ok(Response::new(MoveLeaderResponse { header: None }))
     }

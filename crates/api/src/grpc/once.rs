@@ -5,7 +5,8 @@
 use crate::grpc::refusal;
 use base::{Code, LeaseId};
 use coord::RequestId;
-use coord::reply::{Body, Reply};
+use coord::call::RepeatOutcome;
+use coord::reply::Reply;
 use tonic::Status;
 use tonic::metadata::{MetadataMap, MetadataValue};
 
@@ -41,13 +42,15 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// An answer that was cached whole, or the refusal that stands for it.
-pub fn whole(reply: Reply) -> Result<Reply, Status> {
-    if reply.body != Body::CarriedOut {
-        return Ok(reply);
+pub fn whole<T>(Reply { revision, body }: Reply<RepeatOutcome<T>>) -> Result<Reply<T>, Status> {
+    match body {
+        RepeatOutcome::Whole(body) => Ok(Reply { revision, body }),
+        RepeatOutcome::RevisionAlone => {
+            let mut status = refusal::render(Code::ReplyNotKept);
+            status.metadata_mut().insert(REVISION, MetadataValue::from(revision.0));
+            Err(status)
+        }
     }
-    let mut status = refusal::render(Code::ReplyNotKept);
-    status.metadata_mut().insert(REVISION, MetadataValue::from(reply.revision.0));
-    Err(status)
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 use crate::grpc::refusal;
 use base::limits::LEASES_HELD_MAX;
 use base::{Code, LeaseId};
-use coord::reply::{Body, LeaseRenewal, Reply};
-use server::{Handle, LeaderQuestion};
+use coord::reply::LeaseRenewal;
+use server::Handle;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tonic::Status;
@@ -54,13 +54,10 @@ impl RevokeOnDisconnect {
         }
         tokio::time::sleep(self.grace).await;
         for (id, renewal) in self.held {
-            let question = LeaderQuestion::TimeToLive { id, keys: false };
-            let Ok(Reply { body: Body::LeaseTime(time), .. }) = handle.ask_leader(question).await else {
-                continue;
-            };
-            if time.ttl >= 0 && time.renewal == renewal {
+            let Ok(time) = handle.leases().time_to_live(id).await else { continue };
+            if time.body.ttl >= 0 && time.body.renewal == renewal {
                 // It may have ended meanwhile.
-                let _ = handle.revoke_lease(id).await;
+                let _ = handle.leases().revoke(id).await;
             }
         }
     }

@@ -14,7 +14,7 @@ use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
 type SnapshotSender = mpsc::Sender<Result<SnapshotResponse, Status>>;
 
 pub async fn stream(handle: &Handle) -> Result<BoxStream<SnapshotResponse>, Code> {
-    let pieces = handle.backup().await?;
+    let pieces = handle.maintenance().backup().await?;
     // One response waits; the core reads the following pieces ahead.
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(tell(pieces, sender));

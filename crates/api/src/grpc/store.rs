@@ -2,6 +2,7 @@
 //! Requests go in, commands of the state machine come out, and back.
 
 use crate::audit;
+use crate::clients::unix_millis;
 use crate::grpc::{call_context, refusal};
 use base::{Code, KeyRange, NodeId};
 use coord::PastChange;
@@ -42,13 +43,14 @@ impl StoreService for StoreApi {
             return Err(refusal::render(Code::EmptyKey));
         }
         let shown = vec![KeyRange::single(key.clone())];
-        handle.permit(RequiredAccess::Read(shown)).await.map_err(refusal::render)?;
+        handle.auth().permit(RequiredAccess::Read(shown)).await.map_err(refusal::render)?;
         let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
-        let (past, more) = self.handle.history(key, limit).await.map_err(refusal::render)?;
+        let (past, more) = self.handle.kv().history(key, limit).await.map_err(refusal::render)?;
         let status = self.handle.status();
+        let now_ms = unix_millis();
         Ok(Response::new(HistoryResponse {
             header: Some(call_context::header(&self.handle, status.revision)),
-            changes: past.iter().map(change).collect(),
+            changes: past.iter().map(|past| change(past, now_ms)).collect(),
             more,
             compact_revision: status.compacted.0,
         }))
@@ -61,15 +63,17 @@ impl StoreService for StoreApi {
         match action {
             Action::Get => {
                 audit::note_read();
-                handle.permit(RequiredAccess::User).await
+                handle.auth().permit(RequiredAccess::User).await
             }
-            Action::Set | Action::Reset => handle.permit_agreed(RequiredAccess::Root).await,
+            Action::Set | Action::Reset => handle.auth().permit_agreed(RequiredAccess::Root).await,
         }
         .map_err(refusal::render)?;
         match action {
             Action::Get => {}
-            Action::Set => drop(self.handle.set_quota(Some(bytes)).await.map_err(refusal::render)?),
-            Action::Reset => drop(self.handle.set_quota(None).await.map_err(refusal::render)?),
+            Action::Set => {
+                drop(self.handle.maintenance().set_quota(Some(bytes)).await.map_err(refusal::render)?)
+            }
+            Action::Reset => drop(self.handle.maintenance().set_quota(None).await.map_err(refusal::render)?),
         }
         let status = self.handle.status();
         Ok(Response::new(QuotaResponse {
@@ -86,9 +90,9 @@ impl StoreService for StoreApi {
         audit::note_id("member", request.get_ref().id);
         request.get_ref().peer_urls.iter().for_each(|url| audit::note_target("peer_url", url));
         let handle = call_context::admit(&self.handle, request.metadata()).await?;
-        handle.permit_agreed(RequiredAccess::Root).await.map_err(refusal::render)?;
+        handle.auth().permit_agreed(RequiredAccess::Root).await.map_err(refusal::render)?;
         let ReplaceMemberRequest { id, peer_urls } = request.into_inner();
-        let new = self.handle.replace_member(NodeId(id), peer_urls).await.map_err(refusal::render)?;
+        let new = self.handle.members().replace(NodeId(id), peer_urls).await.map_err(refusal::render)?;
         let header = Some(call_context::header(&self.handle, self.handle.status().revision));
         Ok(Response::new(ReplaceMemberResponse { header, id: new.0 }))
     }
@@ -100,8 +104,8 @@ impl StoreService for StoreApi {
     ) -> Result<Response<AcceptLossResponse>, Status> {
         audit::note_id("member", request.get_ref().id);
         let handle = call_context::admit(&self.handle, request.metadata()).await?;
-        handle.permit_here(RequiredAccess::Root).await.map_err(refusal::render)?;
-        self.handle.accept_loss(NodeId(request.into_inner().id)).map_err(refusal::render)?;
+        handle.auth().permit_here(RequiredAccess::Root).await.map_err(refusal::render)?;
+        self.handle.members().accept_loss(NodeId(request.into_inner().id)).map_err(refusal::render)?;
         let header = Some(call_context::header(&self.handle, self.handle.status().revision));
         Ok(Response::new(AcceptLossResponse { header }))
     }
@@ -112,7 +116,7 @@ impl StoreService for StoreApi {
     ) -> Result<Response<CreateJoinTokenResponse>, Status> {
         audit::note_target("peer_url", &request.get_ref().peer_url);
         let handle = call_context::admit(&self.handle, request.metadata()).await?;
-        handle.permit_agreed(RequiredAccess::Root).await.map_err(refusal::render)?;
+        handle.auth().permit_agreed(RequiredAccess::Root).await.map_err(refusal::render)?;
         let CreateJoinTokenRequest { ttl_seconds, peer_url } = request.into_inner();
         let ttl = match ttl_seconds {
             0 => JOIN_TOKEN_TTL,
@@ -122,7 +126,8 @@ impl StoreService for StoreApi {
                 .filter(|ttl| *ttl <= JOIN_TOKEN_TTL_MAX)
                 .ok_or_else(|| Status::invalid_argument("a join token lives for 30 days at most"))?,
         };
-        let token = self.handle.make_join_token(ttl, &peer_url).await.map_err(refusal::render)?.to_string();
+        let token =
+            self.handle.members().make_join_token(ttl, &peer_url).await.map_err(refusal::render)?.to_string();
         let header = Some(call_context::header(&self.handle, self.handle.status().revision));
         Ok(Response::new(CreateJoinTokenResponse { header, token }))
     }
@@ -138,17 +143,17 @@ impl StoreService for StoreApi {
             step => entry.add_target("step", step.as_str_name()),
         });
         let handle = call_context::admit(&self.handle, request.metadata()).await?;
-        handle.permit_here(RequiredAccess::Root).await.map_err(refusal::render)?;
+        handle.auth().permit_here(RequiredAccess::Root).await.map_err(refusal::render)?;
         let request = request.into_inner();
         let port = match request.step() {
-            Step::Show => Ok(self.handle.peer_port()),
-            Step::Redial => Ok(self.handle.redial_in_the_clear()),
-            Step::Close => self.handle.close_peer_port(),
+            Step::Show => Ok(self.handle.peer_port().status()),
+            Step::Redial => Ok(self.handle.peer_port().redial_one()),
+            Step::Close => self.handle.peer_port().close(),
             Step::TakeSecret => {
                 let secret = tls::Secret::parse(&request.secret);
                 let secret = secret
                     .ok_or_else(|| Status::invalid_argument("a secret is a line of 32 bytes or more"))?;
-                self.handle.take_secret(secret)
+                self.handle.peer_port().take_secret(secret)
             }
         };
         let port = port.map_err(|refusal| Status::failed_precondition(refusal.to_string()))?;
@@ -166,12 +171,13 @@ impl StoreService for StoreApi {
     }
 }
 
-fn change(past: &PastChange) -> Change {
+/// What has no time mark yet has happened by now.
+fn change(past: &PastChange, now_ms: i64) -> Change {
     let kind = if past.put.is_some() { Kind::Put } else { Kind::Delete };
     Change {
         kind: kind as i32,
         revision: past.revision.0,
-        time_ms: past.millis.unwrap_or(0),
+        time_ms: past.millis.unwrap_or(now_ms),
         create_revision: past.put.map_or(0, |put| put.create.0),
         version: past.put.map_or(0, |put| put.version),
         lease: past.put.map_or(0, |put| put.lease.0),

@@ -3,6 +3,7 @@
 //! there has been none for a while. Events are encoded once, however many watches get them.
 
 use crate::audit::{self, WatchRecording};
+use crate::clients::{self, ClientRecord, WatchStreamGuard};
 use crate::grpc::{call_context, refusal};
 use axum::extract::{Request as HttpRequest, State};
 use axum::response::Response as HttpResponse;
@@ -21,6 +22,7 @@ use proto::mvccpb;
 use server::{Handle, WatchRequests, WatchResponses};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -77,7 +79,9 @@ impl WatchService {
         let token = call_context::token(metadata).map(str::to_owned);
         audit::note_token(&self.handle, token.as_deref());
         let recording = WatchRecording::begin();
-        let callers = Callers { handle: self.handle.clone(), token, recording: recording.clone() };
+        let client = clients::current();
+        let listed = client.as_ref().map(|client| client.begin_watches(requests.stream()));
+        let callers = Callers { handle: self.handle.clone(), token, recording: recording.clone(), client };
         let reader = tokio::spawn(forward(callers, wire, requests));
         let ended = Box::pin(end_of(self.handle.clone(), leader_required, self.stopping));
         let batch = Vec::new().into_iter();
@@ -89,6 +93,7 @@ impl WatchService {
             reader: RequestReader(Some(reader)),
             ended: Some(ended),
             recording,
+            _listed: listed,
         })
     }
 }
@@ -117,6 +122,7 @@ struct Callers {
     handle: Handle,
     token: Option<String>,
     recording: Option<WatchRecording>,
+    client: Option<Arc<ClientRecord>>,
 }
 
 impl Callers {
@@ -125,12 +131,15 @@ impl Callers {
         if let Some(recording) = &self.recording {
             recording.ask(&create.keys);
         }
-        match self.handle.admit(self.token.as_deref()).await {
+        match self.handle.auth().admit(self.token.as_deref()).await {
             Ok(admitted) => {
+                if let Some(client) = &self.client {
+                    client.set_caller(admitted.caller());
+                }
                 if let Some(recording) = &self.recording {
                     recording.identify(admitted.caller());
                 }
-                if let Err(code) = admitted.refuse_strangers_to_data_nodes() {
+                if let Err(code) = admitted.auth().refuse_strangers_to_data_nodes() {
                     return Input::Refuse { stream: create.stream, refusal: Refusal::Denied(code) };
                 }
                 Input::Create(Create { caller: admitted.caller().clone(), ..create })
@@ -199,6 +208,8 @@ pub struct WatchFrames {
     /// `None` once the stream has ended.
     ended: Option<Pin<Box<dyn Future<Output = Code> + Send>>>,
     recording: Option<WatchRecording>,
+    /// The stream is among those of its client while it lives.
+    _listed: Option<WatchStreamGuard>,
 }
 
 /// The task that reads the client's requests; it does not outlive the stream.

@@ -47,7 +47,7 @@ pub async fn health(
 }
 
 async fn check_health(handle: &Handle, options: &HealthOptions) -> Result<(), String> {
-    let alarms = handle.known_alarms();
+    let alarms = handle.maintenance().known_alarms();
     if alarms.iter().any(Alarm::refuses_growth) && options.exclude != "NOSPACE" {
         return Err("ALARM NOSPACE".to_owned());
     }
@@ -78,8 +78,11 @@ pub async fn read(handle: &Handle, serializable: bool) -> Result<(), Code> {
         let serves = handle.mesh().status().machine.is_some_and(|machine| machine.is_serving);
         return if serves { Ok(()) } else { Err(Code::NotInStep) };
     }
-    match tokio::time::timeout(READ_TIMEOUT, handle.as_member().submit(call_context::probe(serializable)))
-        .await
+    match tokio::time::timeout(
+        READ_TIMEOUT,
+        handle.as_member().kv().submit(call_context::probe(serializable)),
+    )
+    .await
     {
         Ok(outcome) => outcome.map(drop),
         Err(_) => Err(Code::Timeout),

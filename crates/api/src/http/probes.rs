@@ -47,7 +47,9 @@ impl Check {
                 return Err("alarm activated: CORRUPT".to_owned());
             }
             Check::DataCorruption => return Ok(()),
-            Check::NonLearner if handle.is_learner() => return Err("the local node is a learner".to_owned()),
+            Check::NonLearner if handle.members().is_learner() => {
+                return Err("the local node is a learner".to_owned());
+            }
             Check::NonLearner => return Ok(()),
             Check::SerializableRead => true,
             Check::LinearizableRead => false,
@@ -57,7 +59,7 @@ impl Check {
 }
 
 fn is_corrupt(handle: &Handle) -> bool {
-    handle.known_alarms().iter().any(Alarm::refuses_changes)
+    handle.maintenance().known_alarms().iter().any(Alarm::refuses_changes)
 }
 
 pub async fn livez(State(views): State<HttpState>, RawQuery(query): RawQuery) -> (StatusCode, String) {

@@ -11,10 +11,11 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use base::Code;
-use coord::{Access, AuthCommand, AuthReply, DataAccess, DataPermission, Permission};
+use coord::call::{DataPermissionsOfRole, ListRoles, ListUsers, PermissionsOfRole, RolesOfUser};
+use coord::{Access, DataAccess, DataPermission, Permission};
 use serde::Deserialize;
 use serde_json::{Map, Value, json as object};
-use server::{Handle, IdentifiedBy};
+use server::IdentifiedBy;
 use std::convert::Infallible;
 
 use super::coord::put_bytes;
@@ -36,7 +37,7 @@ impl FromRequestParts<Rest> for GivenAuthorization {
 /// `GET /v1/session`: whether callers must say who they are, and who this one is.
 pub async fn session(State(rest): State<Rest>, GivenAuthorization(given): GivenAuthorization) -> Response {
     let handle = rest.handle();
-    let is_auth_on = handle.is_auth_on();
+    let is_auth_on = handle.auth().is_on();
     let caller =
         if is_auth_on && !given.is_empty() { guard::caller_of(handle, &given).await.ok() } else { None };
     let may_all = !is_auth_on || caller.as_ref().is_some_and(|caller| caller.rights().is_root());
@@ -66,8 +67,8 @@ pub async fn login(State(rest): State<Rest>, WholeBody(body): WholeBody) -> Resu
     if rest.handle().is_data_only() {
         return Err(Code::PasswordNotHere.into());
     }
-    match rest.handle().authenticate(user.clone(), password).await {
-        Ok((_, token)) => Ok(json(&object!({ "user": user, "token": token }))),
+    match rest.handle().auth().authenticate(user.clone(), password).await {
+        Ok(reply) => Ok(json(&object!({ "user": user, "token": reply.body.0 }))),
         Err(code @ (Code::AuthFailed | Code::NoPasswordUser)) => {
             let body = Refusal::new(code, "the name or the password is wrong").body();
             Ok((StatusCode::UNAUTHORIZED, axum::Json(body)).into_response())
@@ -79,39 +80,24 @@ pub async fn login(State(rest): State<Rest>, WholeBody(body): WholeBody) -> Resu
 /// `GET /v1/access`: every user and role, with the permissions of both planes.
 pub async fn table(rest: Rest) -> Result<Response, Refusal> {
     let handle = rest.coord().await?;
-    let (AuthReply::Users(users), AuthReply::Roles(roles)) =
-        (ask(&handle, AuthCommand::UserList).await?, ask(&handle, AuthCommand::RoleList).await?)
-    else {
-        unreachable!("lists are answered by lists")
-    };
+    let users = handle.auth().run(ListUsers).await?.body.0;
+    let roles = handle.auth().run(ListRoles).await?.body.0;
     let mut shown_users = Vec::new();
     for user in users {
-        if let AuthReply::Roles(roles) = ask(&handle, AuthCommand::UserGet { user: user.clone() }).await? {
-            shown_users.push(object!({ "user": user, "roles": roles }));
-        }
+        let roles = handle.auth().run(RolesOfUser(user.clone())).await?.body.0;
+        shown_users.push(object!({ "user": user, "roles": roles }));
     }
     let mut shown_roles = Vec::new();
     for role in roles {
-        let AuthReply::Permissions(keys) = ask(&handle, AuthCommand::RoleGet { role: role.clone() }).await?
-        else {
-            continue;
-        };
-        let AuthReply::DataPermissions(data) =
-            ask(&handle, AuthCommand::RoleData { role: role.clone() }).await?
-        else {
-            continue;
-        };
+        let keys = handle.auth().run(PermissionsOfRole(role.clone())).await?.body;
+        let data = handle.auth().run(DataPermissionsOfRole(role.clone())).await?.body;
         shown_roles.push(object!({
             "role": role,
             "keys": keys.iter().map(of_keys).collect::<Vec<_>>(),
             "data": data.iter().map(of_data).collect::<Vec<_>>(),
         }));
     }
-    Ok(json(&object!({ "auth": handle.is_auth_on(), "users": shown_users, "roles": shown_roles })))
-}
-
-async fn ask(handle: &Handle, command: AuthCommand) -> Result<AuthReply, Refusal> {
-    Ok(handle.auth(command).await?.1)
+    Ok(json(&object!({ "auth": handle.auth().is_on(), "users": shown_users, "roles": shown_roles })))
 }
 
 fn of_keys(permission: &Permission) -> Value {

@@ -8,7 +8,7 @@ use axum::extract::RawQuery;
 use axum::response::Response;
 use base::{Code, NodeId};
 use coord::{Alarm, AlarmKind, AlarmOrigin};
-use mesh::topology::MemberState;
+use mesh::MemberState;
 use serde_json::{Map, Value, json as object};
 use server::{NodeReport, NodeSeries, ReportedNode, SERIES};
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub async fn document(rest: &Rest) -> Value {
     let reports = handle.cluster_reports().await;
     let names = names_of(rest, &reports);
     let learners: BTreeMap<NodeId, bool> =
-        handle.members().into_iter().map(|member| (member.id, member.learner)).collect();
+        handle.members().list().into_iter().map(|member| (member.id, member.learner)).collect();
     let zones: BTreeMap<NodeId, (String, &'static str)> = ring_of(rest);
     let nodes: Map<String, Value> = reports
         .iter()
@@ -36,7 +36,8 @@ pub async fn document(rest: &Rest) -> Value {
         })
         .collect();
     let status = handle.status();
-    let alarms: Vec<Value> = handle.known_alarms().iter().map(|alarm| alarm_of(alarm, &names)).collect();
+    let alarms: Vec<Value> =
+        handle.maintenance().known_alarms().iter().map(|alarm| alarm_of(alarm, &names)).collect();
     let leader = status.leader.or_else(|| leader_of(&reports));
     let regions = handle.mesh().regions().1;
     let lag_ms = handle.mesh().lag_ms();
@@ -57,7 +58,7 @@ pub async fn document(rest: &Rest) -> Value {
         "region": rest.region(),
         "node": hex(handle.identity().member),
         "version": env!("CARGO_PKG_VERSION"),
-        "auth": handle.is_auth_on(),
+        "auth": handle.auth().is_on(),
         "leader": leader.map(hex),
         "term": status.term.0,
         "revision": status.revision.0,
@@ -230,7 +231,7 @@ fn plural<'a>(count: usize, one: &'a str, many: &'a str) -> &'a str {
 /// What callers can rely on now, in words.
 fn guarantees(rest: &Rest) -> Vec<String> {
     let handle = rest.handle();
-    let members = handle.members();
+    let members = handle.members().list();
     let voters = members.iter().filter(|member| !member.learner).count();
     let mut told = vec![format!(
         "a write to the coordination store is acknowledged when {} of {voters} voting members have it on disk; {} may fail",
@@ -242,12 +243,12 @@ fn guarantees(rest: &Rest) -> Vec<String> {
         "a write of data is acknowledged when a majority of the key's copies has it on disk, unless w says otherwise"
             .to_owned(),
     );
-    told.push(if handle.is_auth_on() {
+    told.push(if handle.auth().is_on() {
         "auth is on: each caller says who it is and may do what its roles permit".to_owned()
     } else {
         "auth is off: every caller that reaches a port may do everything (`althing auth enable`)".to_owned()
     });
-    if handle.has_open_peer_port() {
+    if handle.peer_port().is_open() {
         told.push("members do not authenticate to each other (`althing cluster secure`)".to_owned());
     }
     told

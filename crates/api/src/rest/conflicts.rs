@@ -12,10 +12,7 @@ use axum::response::Response;
 use base::Code;
 use base::limits::MESH_PAGE_KEYS_MAX;
 use bytes::Bytes;
-use mesh::conflict::{Conflict, row_key};
-use mesh::key::Key;
-use mesh::record::Record;
-use mesh::request::{ConflictPage, Reply, Request};
+use mesh::{Conflict, ConflictPage, Key, Record, Reply, Request, conflict_row_key};
 use serde_json::{Value, json as object};
 use std::fmt::Write as _;
 
@@ -134,7 +131,7 @@ async fn find(rest: &Rest, id: &str) -> Result<Conflict, Refusal> {
 }
 
 fn id_of(conflict: &Conflict) -> Bytes {
-    row_key(&conflict.key, &conflict.winner, &conflict.loser)
+    conflict_row_key(&conflict.key, &conflict.winner, &conflict.loser)
 }
 
 /// The last place in front of this one, of those of the same length.

@@ -13,7 +13,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use coord::PastChange;
-use coord::reply::{Body, KeyValue, RangeReply, Reply};
+use coord::call::Call;
+use coord::reply::{Body, KeyValue, RangeReply};
 use coord::request::{Compare, Delete, Put, Range, Relation, Request, Target, Txn};
 use serde::Deserialize;
 use serde_json::{Map, Value, json as object};
@@ -31,11 +32,11 @@ impl Rest {
     /// The coordination store, acting for the caller.
     pub async fn coord(&self) -> Result<Handle, Refusal> {
         let handle = match &self.caller {
-            None if self.handle().is_auth_on() => return Err(Code::UserEmpty.into()),
+            None if self.handle().auth().is_on() => return Err(Code::UserEmpty.into()),
             None => self.handle().clone(),
             Some(caller) => {
-                let token = self.handle().certificate_token(&caller.user).ok_or(Code::Stopped)?;
-                self.handle().admit(Some(&token)).await?
+                let token = self.handle().auth().certificate_token(&caller.user).ok_or(Code::Stopped)?;
+                self.handle().auth().admit(Some(&token)).await?
             }
         };
         if handle.is_data_only() {
@@ -144,11 +145,8 @@ async fn range(
 }
 
 async fn ranged(handle: &Handle, range: Range) -> Result<(Revision, RangeReply), Refusal> {
-    let Reply { revision, body } = handle.submit(Request::Range(range)).await?;
-    match body {
-        Body::Range(reply) => Ok((revision, reply)),
-        other => unreachable!("a range is answered by a range, not {other:?}"),
-    }
+    let reply = handle.kv().submit(range).await?;
+    Ok((reply.revision, reply.body))
 }
 
 /// `GET /v1/coord/key`: one key, now or at a revision.
@@ -162,10 +160,10 @@ pub async fn get(rest: Rest, RawQuery(query): RawQuery) -> Result<Response, Refu
     let mut shown = whole_of(found);
     shown.insert("revision".into(), revision.0.into());
     if found.lease != LeaseId::NONE
-        && let Ok(time) = handle.lease_time(found.lease).await
+        && let Ok(time) = handle.leases().time_to_live(found.lease).await
     {
-        shown.insert("lease_ttl_seconds".into(), time.ttl.into());
-        shown.insert("lease_granted_ttl_seconds".into(), time.granted.into());
+        shown.insert("lease_ttl_seconds".into(), time.body.ttl.into());
+        shown.insert("lease_granted_ttl_seconds".into(), time.body.granted.into());
     }
     Ok(json(&shown))
 }
@@ -195,7 +193,7 @@ pub async fn put(
     };
     let lease = lease.map(|lease| parse_lease(&lease)).transpose()?.unwrap_or(LeaseId::NONE);
     let put = Put { key: key.clone(), value: Some(value), lease: Some(lease), prev_kv: false };
-    change(&handle, key, mod_revision, Request::Put(put)).await
+    change(&handle, key, mod_revision, put).await
 }
 
 /// `DELETE /v1/coord/key`.
@@ -204,7 +202,7 @@ pub async fn delete(rest: Rest, RawQuery(query): RawQuery) -> Result<Response, R
     let seen = query.number("mod_revision", 0, i64::MAX as u64)?.map(|seen| seen as i64);
     let handle = rest.coord().await?;
     let delete = Delete { keys: KeyRange::single(key.clone()), prev_kv: false };
-    change(&handle, key, seen, Request::Delete(delete)).await
+    change(&handle, key, seen, delete).await
 }
 
 /// A change that happens only if the key is as the writer has seen it; if not, the refusal shows what is there.
@@ -212,10 +210,10 @@ async fn change(
     handle: &Handle,
     key: Bytes,
     seen: Option<i64>,
-    request: Request,
+    call: impl Call,
 ) -> Result<Response, Refusal> {
     let Some(seen) = seen else {
-        let reply = handle.submit(request).await?;
+        let reply = handle.kv().submit(call).await?;
         return Ok(json(&object!({ "status": "ok", "revision": reply.revision.0 })));
     };
     let keys = KeyRange::single(key);
@@ -223,17 +221,16 @@ async fn change(
         Compare { keys: keys.clone(), relation: Relation::Equal, target: Target::Mod(Revision(seen)) };
     let txn = Txn {
         compares: vec![unchanged],
-        success: vec![request],
+        success: vec![call.into_request()],
         failure: vec![Request::Range(Range::of(keys))],
     };
-    let Reply { revision, body } = handle.submit(Request::Txn(txn)).await?;
-    let Body::Txn(reply) = body else { unreachable!("a transaction is answered by one") };
-    if reply.succeeded {
-        return Ok(json(&object!({ "status": "ok", "revision": revision.0 })));
+    let reply = handle.kv().submit(txn).await?;
+    if reply.body.succeeded {
+        return Ok(json(&object!({ "status": "ok", "revision": reply.revision.0 })));
     }
     let message = "the key has changed since it was read; read it again";
     let refusal = Refusal::new(Code::ConflictDetected, message);
-    let there = reply.bodies.iter().find_map(|body| match body {
+    let there = reply.body.bodies.iter().find_map(|body| match body {
         Body::Range(range) => range.kvs.first(),
         _ => None,
     });
@@ -248,8 +245,8 @@ pub async fn history(rest: Rest, RawQuery(query): RawQuery) -> Result<Response, 
     let (query, key) = parse_key(query)?;
     let limit = query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT) as usize;
     let handle = rest.coord().await?;
-    handle.permit(RequiredAccess::Read(vec![KeyRange::single(key.clone())])).await?;
-    let (past, more) = handle.history(key, limit).await?;
+    handle.auth().permit(RequiredAccess::Read(vec![KeyRange::single(key.clone())])).await?;
+    let (past, more) = handle.kv().history(key, limit).await?;
     Ok(json(&object!({
         "changes": past.iter().map(change_of).collect::<Vec<_>>(),
         "more": more,

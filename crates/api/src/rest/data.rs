@@ -11,8 +11,7 @@ use super::value::{self, ShownValue};
 use super::{Rest, clock, date, explain, json, read_result, session, write};
 use axum::http::HeaderValue;
 use axum::response::Response;
-use mesh::Op;
-use mesh::record::{Body, Kind, Record};
+use mesh::{Body, Kind, Op, Record};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -137,7 +136,7 @@ pub async fn delete(rest: Rest, head: RequestHead) -> Result<Response, Refusal> 
 async fn commit(
     rest: &Rest,
     head: &RequestHead,
-    write: mesh::request::Write,
+    write: mesh::Write,
     status: &'static str,
 ) -> Result<Response, Refusal> {
     let explaining = PendingExplanation::begin(head)?;

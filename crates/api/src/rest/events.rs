@@ -154,7 +154,7 @@ impl EventStream {
 
     /// Permissions may change while a stream is open.
     async fn is_permitted(&mut self) -> bool {
-        if !self.rest.handle().is_auth_on() {
+        if !self.rest.handle().auth().is_on() {
             self.rest.caller = None;
             return true;
         }

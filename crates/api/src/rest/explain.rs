@@ -8,12 +8,7 @@ use super::value::kind_name;
 use super::{Rest, conflicts};
 use base::NodeId;
 use base::limits::MESH_PAGE_KEYS_MAX;
-use mesh::explain::Explanation;
-use mesh::hlc::Stamp;
-use mesh::key::Key;
-use mesh::record::Record;
-use mesh::topology::MovePhase;
-use mesh::{Conflict, Dot};
+use mesh::{Conflict, Dot, Explanation, Key, MovePhase, Record, Stamp};
 use serde_json::{Value, json};
 use std::time::Instant;
 

@@ -16,6 +16,7 @@ use super::store::{self, StoreEntry};
 use super::{Rest, data, guard, read_result, session, write};
 use crate::audit::Recording;
 use crate::browsers::BrowserGuard;
+use crate::clients::ClientRecord;
 use crate::connections::SlotGuard;
 use crate::request_budget::{IncompleteRequest, RequestBudget};
 use axum::response::IntoResponse;
@@ -23,8 +24,7 @@ use base::Code;
 use bytes::{Buf, Bytes};
 use conn::FastConn;
 use head::{HeaderCache, ParsedHead, ParsedHeaders, Plain, PlainOperation};
-use mesh::key::Key;
-use mesh::namespaces;
+use mesh::{Key, namespaces};
 use server::{Audit, AuditClass, AuditEntry, DataCaller, IdentifiedBy};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -65,8 +65,9 @@ impl RestFastPath {
     {
         let (mut conn, mut header_cache) = (FastConn::new(stream, stop), HeaderCache::default());
         let Client { slot_guard, address, identity } = client;
+        let client = slot_guard.client().clone();
         let mut cached_caller =
-            CachedCaller { rest: self.rest.clone(), authorization: Vec::new(), address, identity };
+            CachedCaller { rest: self.rest.clone(), authorization: Vec::new(), address, identity, client };
         let mut incomplete = None;
         loop {
             match head::parse(&conn.input, &mut header_cache, &self.browsers) {
@@ -74,6 +75,7 @@ impl RestFastPath {
                     self.read_whole(&mut conn, &plain, &mut incomplete).await?;
                     incomplete = None;
                     slot_guard.begin_request().then_some(())?;
+                    slot_guard.client().count_request();
                     self.serve_request(&mut conn, plain, header_cache.headers(), &mut cached_caller).await?;
                 }
                 ParsedHead::Incomplete if conn.input.is_empty() => {
@@ -218,17 +220,19 @@ impl RestFastPath {
     /// Finds out who asks, unless that was found out before and still holds.
     async fn admit(&self, cached_caller: &mut CachedCaller, headers: &ParsedHeaders) -> Result<(), Code> {
         let handle = self.rest.handle();
-        if !handle.is_auth_on() {
+        if !handle.auth().is_on() {
             if cached_caller.rest.caller.is_some() {
                 cached_caller.rest = self.rest.clone();
             }
             return Ok(());
         }
-        let is_known =
-            |caller: &Arc<DataCaller>| cached_caller.is_authorized_by(headers) && handle.is_current(caller);
+        let is_known = |caller: &Arc<DataCaller>| {
+            cached_caller.is_authorized_by(headers) && handle.auth().is_current(caller)
+        };
         if !cached_caller.rest.caller.as_ref().is_some_and(is_known) {
             let authorization = cached_caller.authorization(headers).to_vec();
             let caller = Box::pin(guard::caller_of(handle, &authorization)).await?;
+            cached_caller.client.set_user(&caller.user);
             cached_caller.rest = self.rest.with_caller(Some(caller));
             cached_caller.authorization = authorization;
         }
@@ -376,6 +380,7 @@ struct CachedCaller {
     authorization: Vec<u8>,
     address: Option<SocketAddr>,
     identity: Option<ClientIdentity>,
+    client: Arc<ClientRecord>,
 }
 
 impl CachedCaller {

@@ -7,6 +7,7 @@ use super::identity::ClientIdentity;
 use super::query::Query;
 use super::refusal::Refusal;
 use crate::audit;
+use crate::clients;
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
@@ -86,7 +87,7 @@ pub async fn check(State(guarded): State<GuardState>, request: Request, next: Ne
     let GuardState { rest, needs } = guarded;
     // What the route does not take is refused by it.
     let need = needs.iter().find(|(method, _)| is_method(request.method(), method)).map(|(_, need)| *need);
-    let Some(need) = need.filter(|need| *need != RouteAccess::Open && rest.handle().is_auth_on()) else {
+    let Some(need) = need.filter(|need| *need != RouteAccess::Open && rest.handle().auth().is_on()) else {
         return next.run(request).await;
     };
     let (mut parts, body) = request.into_parts();
@@ -157,16 +158,19 @@ pub async fn caller_of(handle: &Handle, given: &[u8]) -> Result<Arc<DataCaller>,
         let (user, password) = basic(encoded).ok_or(Code::AuthFailed)?;
         audit::note_target("user", &user);
         let credentials = Credentials::Password { user: &user, password: &password };
-        return handle.data_caller(Some(credentials)).await.inspect(note_caller);
+        return handle.auth().data_caller(Some(credentials)).await.inspect(note_caller);
     }
     let token = given.strip_prefix(BEARER).unwrap_or(given);
     let token = Some(token).filter(|token| !token.is_empty());
     audit::note_token(handle, token);
-    handle.data_caller(token.map(Credentials::Token)).await.inspect(note_caller)
+    handle.auth().data_caller(token.map(Credentials::Token)).await.inspect(note_caller)
 }
 
 fn note_caller(caller: &Arc<DataCaller>) {
     audit::note(|entry| entry.user = Some(caller.user.clone()));
+    if let Some(client) = clients::current() {
+        client.set_user(&caller.user);
+    }
 }
 
 /// How a caller that sends this `Authorization` wants to be known.

@@ -11,9 +11,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::Code;
 use bytes::Bytes;
-use mesh::Handlers;
-use mesh::handler::{DOCUMENT, Handler, LawViolation};
-use mesh::request::{Reply, Request, Write};
+use mesh::{Handler, Handlers, LawViolation, Reply, Request, Write, documents};
 use serde::Deserialize;
 use serde_json::{Value, json as object};
 use server::BoundedScripts;
@@ -115,7 +113,7 @@ fn lawless(breach: &LawViolation) -> Refusal {
 }
 
 async fn now(rest: &Rest) -> Result<(u64, Handlers), Refusal> {
-    match rest.handle().document(DOCUMENT).await? {
+    match rest.handle().documents().get(documents::HANDLERS).await? {
         None => Ok((0, Handlers::default())),
         Some((version, bytes)) => {
             let illegible = || Refusal::new(Code::NotSeenHere, "the handlers cannot be read here");
@@ -132,7 +130,7 @@ async fn update<T>(
     for _ in 0..ATTEMPTS {
         let (version, registered) = now(rest).await?;
         let (changed, outcome) = change(&registered)?;
-        match rest.handle().set_document(DOCUMENT, version, changed.encode()).await {
+        match rest.handle().documents().set(documents::HANDLERS, version, changed.encode()).await {
             Ok(_) => return Ok(outcome),
             Err(Code::DocumentChanged) => {}
             Err(code) => return Err(code.into()),

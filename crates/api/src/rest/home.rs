@@ -8,12 +8,10 @@ use super::request_head::{RequestHead, WholeBody, parse_json};
 use super::{Rest, json};
 use axum::response::Response;
 use base::Code;
-use mesh::RegionId;
-use mesh::homes::{
-    DOCUMENT, HomeScope, HomeTransfer, Homes, LEASE_MS_MAX, LEASE_MS_MIN, Ownership, PREFIX_BYTES_MAX,
+use mesh::{
+    Fence, HOME_LEASE_MS_MAX, HOME_LEASE_MS_MIN, HOME_PREFIX_BYTES_MAX, HomeScope, HomeTransfer, Homes, Key,
+    Ownership, RegionId, documents,
 };
-use mesh::key::Key;
-use mesh::record::Fence;
 use serde::Deserialize;
 use serde_json::{Value, json as object};
 
@@ -58,7 +56,7 @@ pub async fn put(rest: Rest, head: RequestHead, WholeBody(body): WholeBody) -> R
     for _ in 0..ATTEMPTS {
         let (version, mut homes) = now(&rest).await?;
         let title = homes.transfer(&place, transfer).map_err(refusal)?;
-        match rest.handle().set_document(DOCUMENT, version, homes.encode()).await {
+        match rest.handle().documents().set(documents::HOMES, version, homes.encode()).await {
             Ok(_) => return Ok(json(&render(&rest, &place, Some(title)))),
             Err(Code::DocumentChanged) => {}
             Err(code) => return Err(code.into()),
@@ -71,7 +69,7 @@ fn refusal(code: Code) -> Refusal {
     match code {
         Code::FencePassed => Refusal::new(code, "an epoch is later than the last; GET tells that"),
         Code::BadRequest => Refusal::bad(format!(
-            "lease_ms is 0 or from {LEASE_MS_MIN} to {LEASE_MS_MAX}, a prefix has at most {PREFIX_BYTES_MAX} bytes"
+            "lease_ms is 0 or from {HOME_LEASE_MS_MIN} to {HOME_LEASE_MS_MAX}, a prefix has at most {HOME_PREFIX_BYTES_MAX} bytes"
         )),
         Code::TooManyOps => Refusal::new(code, "there are too many homes"),
         code => code.into(),
@@ -112,7 +110,7 @@ pub fn check_decided_here(rest: &Rest, space: &ResolvedNamespace, key: &Key) -> 
 }
 
 async fn now(rest: &Rest) -> Result<(u64, Homes), Refusal> {
-    match rest.handle().document(DOCUMENT).await? {
+    match rest.handle().documents().get(documents::HOMES).await? {
         None => Ok((0, Homes::default())),
         Some((version, bytes)) => {
             let illegible = || Refusal::new(Code::NotSeenHere, "the homes cannot be read here");

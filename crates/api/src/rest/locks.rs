@@ -11,7 +11,6 @@ use axum::response::Response;
 use base::{Code, KeyRange, Revision};
 use bytes::Bytes;
 use coord::lock_queue;
-use coord::reply::Body;
 use coord::request::{Compare, Delete, Relation, Request, Target, Txn};
 use proto::lock::{Lock, Waiter};
 use serde_json::{Value, json as object};
@@ -35,7 +34,7 @@ pub async fn list(rest: Rest, RawQuery(query): RawQuery) -> Result<Response, Ref
 /// The locks of one page, the next of which begins behind the last name of this.
 pub async fn listed(rest: &Rest, prefix: &str, page: &str, limit: usize) -> Result<Value, Refusal> {
     let handle = rest.coord().await?;
-    let places = handle.lock_places(Bytes::from(prefix.to_owned()), PLACES_MAX).await?;
+    let places = handle.locks().places(Bytes::from(prefix.to_owned()), PLACES_MAX).await?;
     let names: BTreeSet<Bytes> = places.iter().filter_map(lock_queue::lock_of).collect();
     let count = names.len();
     let (mut locks, mut hidden, mut waiters) = (Vec::new(), 0, 0);
@@ -99,9 +98,10 @@ async fn take_away(handle: &Handle, key: Bytes, created: Revision) -> Result<(),
     let is_there = Compare { keys: keys.clone(), relation: Relation::Equal, target: Target::Create(created) };
     let delete = Request::Delete(Delete { keys, prev_kv: false });
     let txn = Txn { compares: vec![is_there], success: vec![delete], failure: vec![] };
-    match handle.submit(Request::Txn(txn)).await?.body {
-        Body::Txn(reply) if reply.succeeded => Ok(()),
-        _ => Err(Refusal::new(Code::ConflictDetected, "this place has gone meanwhile; read the lock again")),
+    if handle.kv().submit(txn).await?.body.succeeded {
+        Ok(())
+    } else {
+        Err(Refusal::new(Code::ConflictDetected, "this place has gone meanwhile; read the lock again"))
     }
 }
 

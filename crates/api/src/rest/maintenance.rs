@@ -42,16 +42,16 @@ pub async fn compact(rest: Rest, WholeBody(body): WholeBody) -> Result<Response,
     let CompactBody { revision } = parse_json(&body, r#"{"revision": 100}"#)?;
     let handle = rest.coord().await?;
     let compact = Compact { revision: Revision(revision), physical: false };
-    let reply = handle.compact(compact).await?;
+    let reply = handle.kv().compact(compact).await?;
     Ok(json(&object!({ "status": "ok", "revision": reply.revision.0 })))
 }
 
 /// `DELETE /v1/alarms`.
 pub async fn clear_alarms(rest: Rest) -> Result<Response, Refusal> {
     let handle = rest.coord().await?;
-    let alarms = handle.known_alarms();
+    let alarms = handle.maintenance().known_alarms();
     for alarm in &alarms {
-        handle.alarm(AlarmCommand::Clear(*alarm)).await?;
+        handle.maintenance().alarm(AlarmCommand::Clear(*alarm)).await?;
     }
     Ok(json(&object!({ "status": "ok", "cleared": alarms.len() })))
 }
@@ -75,6 +75,6 @@ pub async fn move_leader(rest: Rest, WholeBody(body): WholeBody) -> Result<Respo
         );
         return Err(Refusal::new(Code::NotLeader, message));
     }
-    rest.handle().move_leader(node).await?;
+    rest.handle().maintenance().move_leader(node).await?;
     Ok(json(&object!({ "status": "ok", "leader": format!("{:x}", node.0) })))
 }

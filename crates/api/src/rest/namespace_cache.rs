@@ -6,9 +6,10 @@ use super::refusal::Refusal;
 use base::Code;
 use bytes::Bytes;
 use coord::Documents;
-use mesh::RegionId;
-use mesh::homes::{self, Homes};
-use mesh::namespaces::{self, Namespace, Namespaces};
+use mesh::{
+    Homes, RegionId, documents,
+    namespaces::{self, Namespace, Namespaces},
+};
 use server::Handle;
 use std::sync::{Arc, Mutex};
 
@@ -53,7 +54,7 @@ impl NamespaceCache {
     /// The home regions, as far as this member has applied.
     fn homes(&self, handle: &Handle) -> Arc<Homes> {
         let mut known = self.homes.lock().expect("no thread panics while it holds the homes");
-        if let Some((version, bytes)) = handle.document_here(homes::DOCUMENT)
+        if let Some((version, bytes)) = handle.documents().get_here(documents::HOMES)
             && known.0 != version
         {
             match Homes::decode(bytes) {
@@ -69,7 +70,7 @@ impl NamespaceCache {
 
     /// All of them, as far as this member has applied.
     pub fn here(&self, handle: &Handle) -> Arc<Namespaces> {
-        let Some((version, bytes)) = handle.document_here(namespaces::DOCUMENT) else {
+        let Some((version, bytes)) = handle.documents().get_here(documents::NAMESPACES) else {
             return Arc::default();
         };
         self.decoded(version, bytes)
@@ -77,7 +78,7 @@ impl NamespaceCache {
 
     /// All of them as they are now, with the version of the document; zero if there is none yet.
     pub async fn now(&self, handle: &Handle) -> Result<(u64, Arc<Namespaces>), Code> {
-        Ok(match handle.document(namespaces::DOCUMENT).await? {
+        Ok(match handle.documents().get(documents::NAMESPACES).await? {
             None => (0, Arc::default()),
             Some((version, bytes)) => (version, self.decoded(version, bytes)),
         })
@@ -100,7 +101,7 @@ impl NamespaceCache {
 
     /// The default namespace. Most requests are about it, and documents change rarely.
     pub fn usual(&self, handle: &Handle) -> Arc<ResolvedNamespace> {
-        let documents = handle.documents_here();
+        let documents = handle.documents().all_here();
         let mut usual = self.usual.lock().expect("no thread panics while it holds the usual namespace");
         if let Some((of, space)) = &*usual
             && Arc::ptr_eq(of, &documents)

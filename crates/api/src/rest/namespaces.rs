@@ -12,9 +12,10 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::Code;
 use bytes::Bytes;
-use mesh::namespaces::{self, Namespace, Namespaces};
-use mesh::placement::COPIES_MAX;
-use mesh::request::{Reply, Request, Scan};
+use mesh::{
+    COPIES_MAX, Reply, Request, Scan, documents,
+    namespaces::{self, Namespace, Namespaces},
+};
 use serde::Deserialize;
 use serde_json::{Value, json as object};
 use std::time::Duration;
@@ -121,7 +122,7 @@ async fn update<T>(
         if changed == *all {
             return Ok(outcome);
         }
-        match rest.handle().set_document(namespaces::DOCUMENT, version, changed.encode()).await {
+        match rest.handle().documents().set(documents::NAMESPACES, version, changed.encode()).await {
             Ok(_) => return Ok(outcome),
             Err(Code::DocumentChanged) => {}
             Err(code) => return Err(code.into()),

@@ -7,9 +7,7 @@ use crate::audit;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use base::Code;
-use mesh::Op;
-use mesh::key::Key;
-use mesh::request::{Request, Write};
+use mesh::{Key, Op, Request, Write};
 use server::{AuditEntry, DataCaller, DataRights, DataVerb};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -33,7 +31,7 @@ impl Rest {
         match &self.caller {
             Some(caller) => Ok(Some(caller.rights())),
             // Auth was turned on after the request was admitted.
-            None if self.handle().is_auth_on() => Err(Code::UserEmpty.into()),
+            None if self.handle().auth().is_on() => Err(Code::UserEmpty.into()),
             None => Ok(None),
         }
     }

@@ -14,10 +14,7 @@ use base::limits::MESH_PAGE_KEYS_MAX;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use mesh::key::Key;
-use mesh::record::Record;
-use mesh::request::{Level, Reply, Request, Scan, ScanPage};
-use mesh::ring::PARTITIONS;
+use mesh::{Key, Level, PARTITIONS, Record, Reply, Request, Scan, ScanPage};
 use serde::Serialize;
 
 pub const PARAMS: [&str; 7] = ["start", "end", "prefix", "limit", "page", "r", "timeout_ms"];

@@ -9,10 +9,7 @@ use super::{Rest, clock, home, session};
 use axum::http::HeaderValue;
 use axum::response::Response;
 use base::Code;
-use mesh::RegionId;
-use mesh::key::Key;
-use mesh::record::Record;
-use mesh::request::{Get, Level, Reply, Request};
+use mesh::{Get, Key, Level, Record, RegionId, Reply, Request};
 use std::time::Duration;
 
 /// How long a read waits for the demanded version, if it does not say.

@@ -9,8 +9,7 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::Code;
-use mesh::regions::DOCUMENT;
-use mesh::{Region, RegionId, RegionState, Regions};
+use mesh::{Region, RegionId, RegionState, Regions, documents};
 use serde::Deserialize;
 use serde_json::{Value, json as object};
 use server::mesh::handle::RegionInfo;
@@ -86,7 +85,7 @@ async fn update<T>(
     change: impl Fn(&Regions) -> Result<(Regions, T), Refusal>,
 ) -> Result<T, Refusal> {
     for _ in 0..ATTEMPTS {
-        let (version, table) = match rest.handle().document(DOCUMENT).await? {
+        let (version, table) = match rest.handle().documents().get(documents::REGIONS).await? {
             None => (0, Regions::default()),
             Some((version, bytes)) => {
                 let illegible =
@@ -95,7 +94,7 @@ async fn update<T>(
             }
         };
         let (changed, outcome) = change(&table)?;
-        match rest.handle().set_document(DOCUMENT, version, changed.encode()).await {
+        match rest.handle().documents().set(documents::REGIONS, version, changed.encode()).await {
             Ok(_) => return Ok(outcome),
             Err(Code::DocumentChanged) => {}
             Err(code) => return Err(code.into()),

@@ -7,18 +7,14 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::{Code, NodeId};
-use mesh::mesh::status::MachineStatus;
-use mesh::namespaces;
-use mesh::placement::Placement;
-use mesh::ring::{PARTITIONS, Partition};
-use mesh::topology::{MemberState, MovePhase, Topology};
+use mesh::{MachineStatus, MemberState, MovePhase, PARTITIONS, Partition, Placement, Topology, namespaces};
 use serde_json::{Value, json as object};
 use std::collections::BTreeMap;
 
 impl Rest {
     /// Members by the names that people gave them.
     pub fn node_names(&self) -> BTreeMap<NodeId, String> {
-        self.handle().members().into_iter().map(|member| (member.id, member.name)).collect()
+        self.handle().members().list().into_iter().map(|member| (member.id, member.name)).collect()
     }
 
     /// The node that is called so, by its number or its name.

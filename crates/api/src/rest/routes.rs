@@ -4,8 +4,8 @@
 
 use super::guard::RouteAccess;
 use super::{
-    Rest, access, batch, cluster, conflicts, coord, crdt, data, events, handlers, home, locks, maintenance,
-    namespaces, openapi, range, regions, ring, select, store,
+    Rest, access, batch, cluster, conflicts, coord, crdt, data, events, handlers, home, inspect, locks,
+    maintenance, namespaces, openapi, range, regions, ring, select, store,
 };
 use axum::handler::Handler;
 use axum::routing::MethodRouter;
@@ -104,6 +104,9 @@ pub fn all() -> Vec<Route> {
             .delete(Root, regions::delete),
         Route::at("/v1/ring").get(User, ring::get),
         Route::at("/v1/ring/nodes/{node}").delete(Root, ring::leave).put(Root, ring::stay),
+        Route::at("/v1/clients").get(Root, inspect::clients),
+        Route::at("/v1/watches").get(Root, inspect::watches),
+        Route::at("/v1/leases").get(Root, inspect::leases),
         Route::at("/v1/cluster").get(User, cluster::get),
         Route::at("/v1/cluster/events").get(User, cluster::events),
         Route::at("/v1/cluster/metrics").get(User, cluster::metrics),
@@ -119,7 +122,7 @@ pub fn all() -> Vec<Route> {
         Route::at("/v1/session").get(Open, access::session).post(Open, access::login),
         Route::at("/v1/access").get(Root, access::table),
         Route::at("/v1/settings").get(Root, maintenance::settings),
-        Route::at("/v1/compaction").post(Root, maintenance::compact),
+        Route::at("/v1/compaction").get(Root, inspect::compaction).post(Root, maintenance::compact),
         Route::at("/v1/alarms").delete(Root, maintenance::clear_alarms),
         Route::at("/v1/leader").put(Root, maintenance::move_leader),
         Route::at("/openapi.json").get(Open, openapi::get),

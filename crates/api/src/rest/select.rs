@@ -11,12 +11,7 @@ use base::Code;
 use base::limits::MESH_PAGE_KEYS_MAX;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mesh::hlc::Stamp;
-use mesh::key::Key;
-use mesh::record::Record;
-use mesh::request::{Reply, Request, ScanPage};
-use mesh::ring::PARTITIONS;
-use mesh::{Query, RegionId};
+use mesh::{Key, PARTITIONS, Query, Record, RegionId, Reply, Request, ScanPage, Stamp};
 use serde_json::{Value, json as object};
 
 pub const PARAMS: [&str; 6] = ["type", "home_region", "since", "limit", "page", "timeout_ms"];

@@ -7,8 +7,7 @@ use super::request_head::RequestHead;
 use axum::http::HeaderValue;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mesh::Session;
-use mesh::record::Record;
+use mesh::{Record, Session};
 
 pub const HEADER: &str = "x-session-token";
 const PREFIX: &str = "s1.";

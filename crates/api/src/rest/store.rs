@@ -10,8 +10,7 @@ use axum::http::HeaderValue;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use base::Code;
-use mesh::Op;
-use mesh::record::{Body, Kind, Record};
+use mesh::{Body, Kind, Op, Record};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -84,7 +83,7 @@ async fn done(
     rest: &Rest,
     head: &RequestHead,
     key: &str,
-    write: mesh::request::Write,
+    write: mesh::Write,
     status: &'static str,
 ) -> Result<Response, Refusal> {
     let explaining = explain::PendingExplanation::begin(head)?;

@@ -8,11 +8,10 @@ use super::value::{self, CONTENT_TYPE_NAME, Content};
 use super::{Rest, clock, handlers, json_text};
 use base::Code;
 use bytes::Bytes;
-use mesh::key::Key;
-use mesh::namespaces::Policy;
-use mesh::record::{Kind, METADATA_MAX, Record};
-use mesh::request::{Reply, Request, Write};
-use mesh::{Context, Decimal, Op, RegionId};
+use mesh::{
+    Context, Decimal, Key, Kind, METADATA_MAX, Op, Record, RegionId, Reply, Request, Write,
+    namespaces::Policy,
+};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;

@@ -22,6 +22,9 @@ pub enum Error {
     WatchEnded(client::Error),
     #[error("command {command:?} error ({reason})")]
     Command { command: String, reason: String },
+    /// A lock was not to be had, or was lost.
+    #[error("{reason}")]
+    Lock { reason: client::Error, code: u8 },
     #[error("cannot write the answer: {0}")]
     Output(std::io::Error),
     #[error("{file}: {reason}")]
@@ -48,6 +51,7 @@ impl Error {
     pub fn exit_code(&self) -> ExitCode {
         let number = match self {
             Error::Usage(_) | Error::Tls(_) => USAGE,
+            Error::Lock { code, .. } => *code,
             Error::Unhealthy => GrpcCode::Unavailable.exit_code(),
             Error::Call(error) | Error::WatchEnded(error) => exit_code_of(error),
             Error::File { .. } | Error::Digest | Error::Offline(_) => 1,

@@ -2,8 +2,9 @@
 //! The places are handed in as values, so that nothing here reads the process; what cannot be read from the
 //! file, or is not known, is refused by name.
 
+use crate::client::duration;
 use crate::config::inherited;
-use crate::config::setting::{self, Fallback, Id, Setting};
+use crate::config::setting::{self, Fallback, Id, Kind, Setting};
 use crate::config::values::{Origin, Value, Values};
 use std::path::{Path, PathBuf};
 
@@ -64,6 +65,24 @@ pub fn from_given(given: &[(Id, Value)]) -> Values {
 }
 
 fn pick(id: Id, sources: &Sources<'_>, from_file: &[(Id, Value)]) -> Value {
+    let value = pick_given(id, sources, from_file);
+    match in_milliseconds(id.setting().kind, &value.text) {
+        Some(text) => Value { text, ..value },
+        None => value,
+    }
+}
+
+/// A time may be written as a duration; the rest reads milliseconds.
+fn in_milliseconds(kind: Kind, text: &str) -> Option<String> {
+    let Kind::Number { unit: "milliseconds", .. } = kind else { return None };
+    if text.parse::<u64>().is_ok() {
+        return None;
+    }
+    let given = duration::parse(text).ok()?;
+    given.subsec_nanos().is_multiple_of(1_000_000).then(|| given.as_millis().to_string())
+}
+
+fn pick_given(id: Id, sources: &Sources<'_>, from_file: &[(Id, Value)]) -> Value {
     let setting = id.setting();
     let variable = setting.variable();
     if let Some(text) = (sources.flag)(setting.name) {

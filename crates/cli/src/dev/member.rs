@@ -2,13 +2,14 @@
 //! Its warnings come out under its name.
 
 use super::print_line;
+use crate::verbs;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, ChildStderr, Command};
+use tokio::process::{Child, ChildStderr};
 use tokio::sync::watch;
 
 /// The pause before a member that died is started again.
@@ -100,9 +101,10 @@ async fn asked_to_stop(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stopping| *stopping).await;
 }
 
-/// In a process group of its own, so that Ctrl-C reaches it only through this process.
+/// In a process group of its own, so that Ctrl-C reaches it only through this process; it dies with this process, also when
+/// that is killed.
 fn spawn(plan: &MemberPlan) -> std::io::Result<Child> {
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = verbs::following(std::env::current_exe()?.as_os_str());
     command.arg("serve");
     if let Some(RegionPlan { name, peers, secrets }) = &plan.region {
         command.args(["--region", name, "--region-peers", peers, "--region-secret", secrets]);

@@ -45,11 +45,29 @@ impl Printer {
 }
 
 fn line(lock: &Lock) -> String {
-    let (holder, token, waiting) = (&lock.holder_id, lock.fencing_token, lock.queue.len());
-    format!("{}: held by {holder} with token {token}, {waiting} waiting\n", readable(lock.name.as_bytes()))
+    let (name, waiting) = (readable(lock.name.as_bytes()), lock.queue.len());
+    if lock.is_foreign {
+        let key = readable(lock.key.as_bytes());
+        return format!("{name}: blocked by {key}, which is no entry of it, {waiting} waiting\n");
+    }
+    let (holder, token) = (&lock.holder_id, lock.fencing_token);
+    format!("{name}: held by {holder} with token {token}, {waiting} waiting\n")
 }
 
 fn paragraph(lock: &Lock) -> String {
+    let mut text = if lock.is_foreign { obstacle(lock) } else { holder(lock) };
+    if lock.queue.is_empty() {
+        text.push_str("no waiters\n");
+    }
+    for (nth, waiter) in lock.queue.iter().enumerate() {
+        let who = readable(waiter.client_id.as_bytes());
+        let place = nth + 1;
+        text.push_str(&format!("{place}. {who} waits for {}\n", millis(waiter.waiting_ms)));
+    }
+    text
+}
+
+fn holder(lock: &Lock) -> String {
     let mut text = format!(
         "lock {:?} is held by {}\n  key {}\n  token {}\n  lease {:016x}, {} left\n",
         lock.name,
@@ -62,15 +80,15 @@ fn paragraph(lock: &Lock) -> String {
     if !lock.metadata.is_empty() {
         text.push_str(&format!("  metadata {}\n", readable(&lock.metadata)));
     }
-    if lock.queue.is_empty() {
-        text.push_str("no waiters\n");
-    }
-    for (nth, waiter) in lock.queue.iter().enumerate() {
-        let who = readable(waiter.client_id.as_bytes());
-        let place = nth + 1;
-        text.push_str(&format!("{place}. {who} waits for {}\n", millis(waiter.waiting_ms)));
-    }
     text
+}
+
+fn obstacle(lock: &Lock) -> String {
+    let key = readable(lock.key.as_bytes());
+    format!(
+        "lock {:?} has no holder, and is blocked by the key {key}, which is no entry of it: delete that key\n",
+        lock.name
+    )
 }
 
 fn columns(lock: &Lock) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! `althing del`: deletes a key or a range of keys, and prints how many there were.
 
+use super::fence::FenceOption;
 use super::{Error, Options, Printer, RangeForm, print, range_of};
 use clap::Args;
 use proto::etcdserverpb::DeleteRangeRequest;
@@ -29,15 +30,27 @@ pub struct Del {
     /// Print the keys as they were
     #[arg(long)]
     prev_kv: bool,
+    #[command(flatten)]
+    fence: FenceOption,
 }
 
 impl Del {
     pub async fn run(&self, options: &Options) -> Result<(), Error> {
-        let response = options.client()?.delete(self.request()?).await?;
+        let (client, request) = (options.client()?, self.request()?);
+        let response = match self.fence.fence()? {
+            None => client.delete(request).await?,
+            Some(fence) => client.delete_fenced(&fence, request).await?,
+        };
         print(&Printer::new(options).delete(&response))
     }
 
-    pub fn request(&self) -> Result<DeleteRangeRequest, Error> {
+    /// As one operation of a transaction, which has one fence for all.
+    pub fn operation(&self) -> Result<DeleteRangeRequest, Error> {
+        self.fence.refuse_in_transaction()?;
+        self.request()
+    }
+
+    fn request(&self) -> Result<DeleteRangeRequest, Error> {
         if self.range && self.range_end.is_none() {
             return Err(Error::Usage("--range needs a range end: `del KEY RANGE_END --range`".to_owned()));
         }

@@ -2,14 +2,17 @@
 //! and their holders. However it ends, the lock is released; when the lock is lost, the command is stopped.
 
 use super::held_command::HeldCommand;
+use super::hold_signals::HoldSignals;
+use super::lock_wait::WaitProgress;
 use super::{Error, Options, Printer, bytes_of, parse_ttl, print};
 use crate::client::{Client, duration};
-use crate::signals::Signals;
 use clap::{Args, Subcommand};
 use client::{Guard, Lease, LockOptions};
 use proto::etcdserverpb::RangeRequest;
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 const EXAMPLE: &str = "\
@@ -21,14 +24,28 @@ Example:
   althing lock inspect backup                       who holds this one, and who waits for it
   althing lock -- ls ./backup.sh                    a lock that is called `ls`
 
-The command finds its lock in ALTHING_LOCK_NAME, ALTHING_LOCK_KEY and ALTHING_FENCING_TOKEN (and, as with etcdctl, in
-ETCD_LOCK_KEY and ETCD_LOCK_REV). A write that carries the token is refused once the lock has passed to another
-else:
-  curl -H \"X-Fence: lock=$ALTHING_LOCK_NAME,token=$ALTHING_FENCING_TOKEN\" http://127.0.0.1:2379/v3/kv/put -d ...
+The command finds its lock in ALTHING_LOCK_NAME, ALTHING_LOCK_KEY, ALTHING_FENCING_TOKEN and ALTHING_FENCE (and, as with
+etcdctl, in ETCD_LOCK_KEY and ETCD_LOCK_REV). A write that carries the fence is refused once the lock has passed on:
+  althing put --fence result 42
+  curl -H \"X-Fence: $ALTHING_FENCE\" http://127.0.0.1:2379/v3/kv/put -d ...
 
-The exit code is the command's (128 and the number of the signal that ended it). It is 4 when the lock was not to be
-had in time, and when it was lost: then the command gets SIGTERM and, after the grace, SIGKILL; unless a terminal is
-its standard input, so do all processes that it has started. `etcdctl lock` on the same name is excluded as well.";
+Signals are passed on to the command; HUP, INT, QUIT and TERM end it, after the grace by SIGKILL. When the lock is lost it
+gets SIGTERM and, after the grace, SIGKILL; unless a terminal is its standard input, so do all processes that it has
+started. When this process is killed, they are killed as well. `etcdctl lock` on the same name is excluded.
+
+The exit code is the command's (128 and the number of the signal that ended it), or:
+  2    a mistake on the command line            124  the lock was not to be had before --timeout
+  121  --timeout 0s, and the lock is held       126  the command cannot be run
+  122  the lock was lost                        127  the command was not found
+  123  no member was reachable                  130  interrupted while it waited";
+
+/// Exit codes beside those of the command.
+const HELD: u8 = 121;
+const LOST: u8 = 122;
+const UNREACHABLE: u8 = 123;
+const TIMED_OUT: u8 = 124;
+/// A lock that is lost is not released; for a moment it is tried all the same.
+const PARTING: Duration = Duration::from_millis(300);
 
 const LS_EXAMPLE: &str = "\
 Example:
@@ -99,15 +116,26 @@ impl Lock {
     async fn hold(&self) -> Result<ExitCode, Error> {
         let name = self.name()?;
         let client = self.options.client()?;
-        let mut signals = Signals::new().map_err(Error::Signals)?;
+        let mut signals = HoldSignals::new().map_err(Error::Signals)?;
+        let lease = OnceLock::new();
+        let progress = WaitProgress { client: &client, name, lease: &lease };
         let taken = tokio::select! {
-            taken = client.lock(name, self.lock_options()) => Some(taken?),
-            _ = signals.next() => None,
+            taken = client.lock_noting(name, self.lock_options(), &lease) => {
+                Some(taken.map_err(|reason| self.not_taken(reason))?)
+            }
+            _ = signals.stop_requested() => None,
+            never = progress.tell(), if std::io::stderr().is_terminal() => match never {},
         };
         let outcome = match &taken {
             Some(guard) => self.use_lock(&client, name, guard, &mut signals).await,
             None => Err(Error::Interrupted),
         };
+        if matches!(outcome, Err(Error::Lock { code: LOST, .. })) {
+            drop(taken);
+            // There is nothing to wait for.
+            let _ = tokio::time::timeout(PARTING, client.wait_for_releases()).await;
+            return outcome;
+        }
         let released = match taken {
             Some(guard) => guard.release().await,
             None => Ok(()),
@@ -119,6 +147,18 @@ impl Lock {
             Ok(code) if code == ExitCode::SUCCESS => released.map(|()| code).map_err(Error::Call),
             outcome => outcome,
         }
+    }
+
+    fn not_taken(&self, reason: client::Error) -> Error {
+        let code = match &reason {
+            client::Error::LockHeld { .. } if self.timeout == Some(Duration::ZERO) => HELD,
+            client::Error::LockHeld { .. } => TIMED_OUT,
+            client::Error::Unreachable { .. } | client::Error::TimedOut => UNREACHABLE,
+            client::Error::Refused(status) if status.code() == tonic::Code::Unavailable => UNREACHABLE,
+            client::Error::LockLost { .. } | client::Error::LeaseGone { .. } => LOST,
+            _ => return Error::Call(reason),
+        };
+        Error::Lock { reason, code }
     }
 
     /// A name that equals a subcommand is more likely meant as that.
@@ -149,7 +189,7 @@ impl Lock {
         client: &Client,
         name: &str,
         guard: &Guard,
-        signals: &mut Signals,
+        signals: &mut HoldSignals,
     ) -> Result<ExitCode, Error> {
         // Between the name and the command there may be another `--`.
         let separator = usize::from(self.command.first().is_some_and(|word| word == "--"));
@@ -165,15 +205,20 @@ impl Lock {
         &self,
         client: &Client,
         guard: &Guard,
-        signals: &mut Signals,
+        signals: &mut HoldSignals,
     ) -> Result<ExitCode, Error> {
         let request = RangeRequest { key: guard.key().to_vec().into(), ..Default::default() };
         print(&Printer::new(&self.options).range(&client.range(request).await?))?;
         tokio::select! {
-            error = guard.lost() => Err(error.into()),
-            _ = signals.next() => Ok(ExitCode::SUCCESS),
+            reason = guard.lost() => Err(lost(reason)),
+            _ = signals.stop_requested() => Ok(ExitCode::SUCCESS),
         }
     }
+}
+
+/// The lock is lost.
+pub(super) fn lost(reason: client::Error) -> Error {
+    Error::Lock { reason, code: LOST }
 }
 
 impl LockQuery {

@@ -1,5 +1,6 @@
 //! `althing put`: writes a key. A value that is not on the command line is read from standard input.
 
+use super::fence::FenceOption;
 use super::{Error, Options, Printer, bytes_of, parse_lease, print};
 use clap::Args;
 use proto::etcdserverpb::PutRequest;
@@ -30,6 +31,8 @@ pub struct Put {
     /// Keep the lease that is there
     #[arg(long)]
     ignore_lease: bool,
+    #[command(flatten)]
+    fence: FenceOption,
 }
 
 impl Put {
@@ -39,12 +42,17 @@ impl Put {
             (None, true) => vec![],
             (None, false) => read_value()?,
         };
-        let response = options.client()?.put(self.request(value)?).await?;
+        let (client, request) = (options.client()?, self.request(value)?);
+        let response = match self.fence.fence()? {
+            None => client.put(request).await?,
+            Some(fence) => client.put_fenced(&fence, request).await?,
+        };
         print(&Printer::new(options).put(&response))
     }
 
     /// As one operation of a transaction, which uses standard input.
     pub fn operation(&self) -> Result<PutRequest, Error> {
+        self.fence.refuse_in_transaction()?;
         match (&self.value, self.ignore_value) {
             (None, false) => Err(Error::Usage("a put in a transaction needs its value".to_owned())),
             (value, _) => self.request(value.as_ref().map(bytes_of).unwrap_or_default()),

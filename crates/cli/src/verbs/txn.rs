@@ -4,6 +4,7 @@
 mod compare;
 
 use super::del::Del;
+use super::fence::FenceOption;
 use super::get::Get;
 use super::put::Put;
 use super::{Error, Options, Printer, print, words};
@@ -34,12 +35,18 @@ pub struct Txn {
     /// Ask for each part
     #[arg(short, long)]
     interactive: bool,
+    #[command(flatten)]
+    fence: FenceOption,
 }
 
 impl Txn {
     pub async fn run(&self, options: &Options) -> Result<(), Error> {
         let request = self.read(&mut std::io::stdin().lock())?;
-        let response = options.client()?.txn(request).await?;
+        let client = options.client()?;
+        let response = match self.fence.fence()? {
+            None => client.txn(request).await?,
+            Some(fence) => client.txn_fenced(&fence, request).await?,
+        };
         print(&Printer::new(options).txn(&response))
     }
 
@@ -86,7 +93,7 @@ fn parse_operation(line: &[u8]) -> Result<RequestOp, Error> {
     let request = match Operation::try_parse_from(words).map_err(|_| refusal())? {
         Operation::Get(get) => Request::RequestRange(get.request()?),
         Operation::Put(put) => Request::RequestPut(put.operation()?),
-        Operation::Del(del) => Request::RequestDeleteRange(del.request()?),
+        Operation::Del(del) => Request::RequestDeleteRange(del.operation()?),
     };
     Ok(RequestOp { request: Some(request) })
 }

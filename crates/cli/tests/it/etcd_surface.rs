@@ -236,7 +236,7 @@ fn a_downgrade_is_validated_enabled_and_cancelled() {
     assert!(vars.contains(r#""raft.status":{"id":""#) && vars.contains("file_descriptor_limit"), "{vars}");
 }
 
-fn framed(message: &impl Message) -> Bytes {
+pub fn framed(message: &impl Message) -> Bytes {
     let mut frame = BytesMut::new();
     frame.put_u8(0);
     frame.put_u32(message.encoded_len() as u32);
@@ -244,7 +244,7 @@ fn framed(message: &impl Message) -> Bytes {
     frame.freeze()
 }
 
-fn request(path: &str) -> tonic::codegen::http::Request<()> {
+pub fn request(path: &str) -> tonic::codegen::http::Request<()> {
     tonic::codegen::http::Request::post(format!("http://localhost{path}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")

@@ -52,7 +52,7 @@ fn a_command_runs_under_the_lock_and_its_status_is_passed_on() {
     let killed = finish(&member, &["lock", "jobs/a", "sh", "-c", "kill -9 $$"]);
     assert_eq!(killed.status.code(), Some(137));
     let missing = finish(&member, &["lock", "jobs/a", "--", "/no/such/program"]);
-    assert_eq!(missing.status.code(), Some(1), "{}", text(&missing.stderr));
+    assert_eq!(missing.status.code(), Some(127), "{}", text(&missing.stderr));
     assert!(is_free(&member, "jobs/a"), "a command that cannot be run holds no lock");
     assert_eq!(out(&member, &["lease", "list"], ""), "found 0 leases\n");
 }
@@ -63,7 +63,7 @@ fn one_lock_excludes_another_and_shows_who_waits() {
     let mut first = start(&member, &["lock", "l", "--id", "first", "--metadata", "why"]);
     let key = first.line();
     let late = finish(&member, &["lock", "l", "--timeout", "0s", "--", "echo", "never"]);
-    assert_eq!((late.status.code(), text(&late.stdout)), (Some(4), String::new()));
+    assert_eq!((late.status.code(), text(&late.stdout)), (Some(121), String::new()));
     assert!(text(&late.stderr).contains("held by \"first\""), "{}", text(&late.stderr));
 
     let mut second = start(&member, &["lock", "l", "--id", "second", "--", "echo", "at last"]);
@@ -96,7 +96,7 @@ fn the_command_is_stopped_when_the_lock_is_lost() {
     let key = holder.line();
     out(&member, &["lease", "revoke", lease_of(&key)], "");
     let (status, told) = holder.ending();
-    assert_eq!(status.code(), Some(4), "{told}");
+    assert_eq!(status.code(), Some(122), "{told}");
     assert!(told.contains("the lock is lost"), "{told}");
 
     // One that ends when it is asked, and would call that a success.
@@ -104,7 +104,7 @@ fn the_command_is_stopped_when_the_lock_is_lost() {
     let mut holder = start(&member, &["lock", "l", "--ttl", "60s", "--", "sh", "-c", script]);
     let key = holder.line();
     out(&member, &["del", &key], "");
-    assert_eq!(holder.ending().0.code(), Some(4));
+    assert_eq!(holder.ending().0.code(), Some(122));
     assert_eq!(out(&member, &["lease", "list"], ""), "found 0 leases\n");
 }
 
@@ -118,14 +118,14 @@ fn who_hears_nothing_of_its_lease_stops_the_command() {
     member.signal("STOP");
     let (status, told) = holder.ending();
     member.signal("CONT");
-    assert_eq!(status.code(), Some(4), "{told}");
+    assert_eq!(status.code(), Some(122), "{told}");
     assert!(told.contains("the lock is lost"), "{told}");
 }
 
 #[test]
 fn a_stopped_command_releases_the_lock() {
     let member = Plan::single().start_ready();
-    for signal in ["INT", "TERM"] {
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
         let mut holder = start(&member, &["lock", "l"]);
         holder.line();
         let waiter = ["lock", "l", "--", "echo", "never"];
@@ -142,7 +142,7 @@ fn a_stopped_command_releases_the_lock() {
         let mut holder = start(&member, &["lock", "l", "--", "sh", "-c", script]);
         holder.line();
         holder.signal(signal);
-        assert_eq!(holder.ending().0.code(), Some(143), "the command was asked to end");
+        assert_eq!(holder.ending().0.code(), Some(code), "the command was asked to end");
         assert!(is_free(&member, "l"));
     }
     assert_eq!(out(&member, &["lease", "list"], ""), "found 0 leases\n");
@@ -213,7 +213,7 @@ fn etcdctl_and_althing_exclude_each_other() {
     let their_key = theirs.line();
     assert_eq!(theirs.line(), "");
     let late = finish(member, &["lock", "mixed", "--timeout", "100ms", "--", "echo", "never"]);
-    assert_eq!((late.status.code(), text(&late.stdout)), (Some(4), String::new()));
+    assert_eq!((late.status.code(), text(&late.stdout)), (Some(124), String::new()));
     let mut ours = start(member, &["lock", "mixed"]);
     wait_for_queue(member, "mixed", 1);
     theirs.interrupt();

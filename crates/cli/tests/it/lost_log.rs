@@ -3,10 +3,11 @@
 
 use crate::etcd::{get, put};
 use crate::process::{Member, Plan, althing, until};
+use crate::rest::Rest;
 use crate::tour::block_on;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 const SEGMENT: &str = "wal-0000000000000001";
@@ -42,9 +43,9 @@ fn count(member: &Member, key: &str) -> Option<i64> {
     block_on(async { member.etcd().await.range(get(key.to_owned())).await.ok().map(|found| found.count) })
 }
 
-/// The first segment of a log, and where its last byte that is not zero lies.
-fn log_end(plan: &Plan) -> (PathBuf, u64) {
-    let path = plan.data_dir().join(SEGMENT);
+/// The first segment of the log in a directory, and where its last byte that is not zero lies.
+fn log_end(dir: &Path) -> (PathBuf, u64) {
+    let path = dir.join(SEGMENT);
     let bytes = std::fs::read(&path).unwrap();
     let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
     (path, end as u64)
@@ -98,7 +99,7 @@ fn a_member_that_is_alone_does_not_start_without_its_log() {
 #[test]
 fn a_member_that_is_alone_does_not_start_on_a_log_that_was_cut_short() {
     let plan = killed_single();
-    let (path, end) = log_end(&plan);
+    let (path, end) = log_end(&plan.data_dir());
     cut(&path, end - 8);
     let (code, told) = verify(&plan);
     assert_eq!(code, Some(1), "{told}");
@@ -116,6 +117,15 @@ struct Scene {
 
 impl Scene {
     fn open(damage: impl Fn(&PathBuf, u64)) -> Scene {
+        let plans = Scene::acknowledge();
+        let (path, end) = log_end(&plans[1].data_dir());
+        damage(&path, end);
+        let left = plans[1..].iter().map(Plan::start).collect();
+        Scene { plans, left }
+    }
+
+    /// All are down in the end.
+    fn acknowledge() -> Vec<Plan> {
         let plans = Plan::cluster(3);
         let mut members: Vec<Member> = plans.iter().map(Plan::start).collect();
         members.iter().for_each(Member::wait_ready);
@@ -125,10 +135,7 @@ impl Scene {
         members[..2].iter().for_each(Member::wait_ready);
         write(&members[0], "acknowledged");
         members[..2].iter_mut().for_each(Member::kill);
-        let (path, end) = log_end(&plans[1]);
-        damage(&path, end);
-        let left = plans[1..].iter().map(Plan::start).collect();
-        Scene { plans, left }
+        plans
     }
 
     /// The id of the member that the damaged one waits for, once it has heard from the other.
@@ -161,6 +168,84 @@ fn a_write_is_not_lost_with_the_last_frame_of_one_log() {
 #[test]
 fn a_write_is_not_lost_with_the_end_of_one_log() {
     Scene::open(|path, end| cut(path, end - 8)).serves_everything_when_all_are_back();
+}
+
+#[test]
+fn a_write_is_not_lost_with_the_disk_of_one_member() {
+    let remove = |path: &PathBuf, _| std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    Scene::open(remove).serves_everything_when_all_are_back();
+}
+
+#[test]
+fn a_member_does_not_start_without_a_file_of_its_log_and_the_others_have_what_it_acknowledged() {
+    for name in [SEGMENT, MANIFEST] {
+        let plans = Scene::acknowledge();
+        std::fs::remove_file(plans[1].data_dir().join(name)).unwrap();
+        let (code, told) = verify(&plans[1]);
+        assert_eq!(code, Some(1), "{name}: {told}");
+        let told = refused(&plans[1]);
+        assert!(told.contains("missing") && told.contains("Replace this member"), "{name}: {told}");
+        let others = [&plans[0], &plans[2]].map(Plan::start);
+        for member in &others {
+            assert_eq!(until("it answers", || count(member, "acknowledged")), 1);
+        }
+    }
+}
+
+/// Data that two of three nodes acknowledged while the third was down, which is all that knows it in the end: all are down.
+fn acknowledged_data() -> Vec<Plan> {
+    let plans = Plan::cluster(3);
+    let mut members: Vec<Member> = plans.iter().map(Plan::start).collect();
+    members.iter().for_each(|member| Rest::of(member).wait_for_ring(3));
+    members[2].kill();
+    until("data is written", || {
+        let answer = Rest::of(&members[0]).put("/v1/data/acknowledged", r#"{"value": "kept"}"#);
+        (answer.status == 200).then_some(())
+    });
+    members[..2].iter_mut().for_each(Member::kill);
+    plans
+}
+
+#[test]
+fn data_is_not_lost_with_the_last_frame_of_one_log_of_the_data_plane() {
+    let plans = acknowledged_data();
+    let (path, end) = log_end(&plans[1].data_dir().join("mesh"));
+    flip(&path, end);
+    let left: Vec<Member> = plans[1..].iter().map(Plan::start).collect();
+    left.iter().for_each(Member::wait_ready);
+    let read = |member: &Member| Rest::of(member).get("/v1/data/acknowledged?timeout_ms=500");
+    for member in left.iter().cycle().take(10) {
+        let status = read(member).status;
+        assert!([200, 503].contains(&status), "answered {status} without the node that has it");
+    }
+    let first = plans[0].start();
+    for member in left.iter().chain([&first]) {
+        let found = until("it is read", || {
+            let answer = read(member);
+            assert!([200, 503].contains(&answer.status), "answered {}", answer.status);
+            (answer.status == 200).then(|| answer.json())
+        });
+        assert_eq!(found["value"], "kept");
+    }
+}
+
+#[test]
+fn a_node_does_not_start_on_a_log_of_the_data_plane_that_lost_files_or_was_cut_short() {
+    let remove = |path: &PathBuf, _| std::fs::remove_file(path).unwrap();
+    let shorten = |path: &PathBuf, end| cut(path, end - 8);
+    for damage in [remove as fn(&PathBuf, u64), shorten] {
+        let plan = Plan::single();
+        let mut member = plan.start_ready();
+        Rest::of(&member).wait_for_ring(1);
+        assert_eq!(Rest::of(&member).put("/v1/data/k", r#"{"value": 1}"#).status, 200);
+        member.kill();
+        let (path, end) = log_end(&plan.data_dir().join("mesh"));
+        damage(&path, end);
+        let (code, told) = verify(&plan);
+        assert_eq!(code, Some(1), "{told}");
+        let told = refused(&plan);
+        assert!(told.contains("Move the directory `mesh` away"), "{told}");
+    }
 }
 
 #[test]

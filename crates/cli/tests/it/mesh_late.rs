@@ -89,6 +89,24 @@ fn a_write_that_waited_in_a_paused_replica_stays_behind_what_came_after() {
 }
 
 #[test]
+fn a_replica_that_stands_still_is_passed_over_by_replicas_and_others() {
+    let nodes = Nodes::start(4);
+    let (key, replicas) = nodes.foreign_key();
+    for paused in replicas {
+        nodes.members[paused].signal("STOP");
+        for node in (0..4).filter(|node| *node != paused) {
+            let wrote = format!("{paused}-{node}");
+            let answer = put(nodes.rest(node), &key, &wrote);
+            assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(&answer.bytes));
+            let read = nodes.rest(node).get(&format!("/v1/data/{key}?{TIMEOUT}"));
+            assert_eq!((read.status, read.json()["value"].as_str()), (200, Some(wrote.as_str())));
+        }
+        nodes.members[paused].signal("CONT");
+        until("it answers again", || (nodes.rest(paused).get("/health").status == 200).then_some(()));
+    }
+}
+
+#[test]
 fn a_read_without_its_quorum_says_so_before_its_deadline_and_names_the_missing() {
     let mut nodes = Nodes::start(3);
     let rest = nodes.rest(0);

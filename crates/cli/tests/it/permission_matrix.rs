@@ -17,7 +17,7 @@ use proto::althing::lease::v1 as lease_events;
 use proto::althing::lock::v1 as lock;
 use proto::althing::store::v1 as store;
 use proto::etcdserverpb as etcd;
-use proto::{health, v3electionpb as election, v3lockpb as v3lock};
+use proto::{health, inspect, v3electionpb as election, v3lockpb as v3lock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tonic::client::Grpc;
@@ -300,6 +300,10 @@ fn calls() -> Vec<(&'static str, Bytes, Who)> {
             ROOT,
         ),
         ("/althing.store.v1.StoreService/SecurePeers", bytes(store::SecurePeersRequest::default()), ROOT),
+        ("/althing.inspect.v1.InspectService/Clients", bytes(inspect::ClientsRequest::default()), ROOT),
+        ("/althing.inspect.v1.InspectService/Watches", bytes(inspect::WatchesRequest::default()), ROOT),
+        ("/althing.inspect.v1.InspectService/Leases", bytes(inspect::LeasesRequest::default()), ROOT),
+        ("/althing.inspect.v1.InspectService/Compaction", bytes(inspect::CompactionRequest::default()), ROOT),
         ("/grpc.health.v1.Health/Check", bytes(health::HealthCheckRequest::default()), Who::Anyone),
         ("/grpc.health.v1.Health/Watch", bytes(health::HealthCheckRequest::default()), Who::Anyone),
     ]

@@ -126,6 +126,19 @@ fn a_global_quorum_is_over_regions_and_needs_them() {
     world.cables.cut();
     let late = here.call("PUT", "/v1/data/all?timeout_ms=300", &headers, br#"{"value":"alone"}"#);
     assert_eq!((late.status, &late.json()["status"]), (503, &"indeterminate".into()));
+    for level in ["GLOBAL_QUORUM", "EACH_QUORUM"] {
+        let headers = [("content-type", "application/json"), ("x-consistency-level", level)];
+        for (method, body) in [("PUT", &br#"{"value":"alone"}"#[..]), ("GET", b"")] {
+            // Once it is known that the region is away.
+            until("it is refused before its deadline", || {
+                let began = Instant::now();
+                let answer = here.call(method, "/v1/data/all?timeout_ms=8000", &headers, body);
+                assert_eq!(answer.status, 503, "{method} {level}");
+                assert_eq!(answer.json()["missing_regions"], serde_json::json!(["r1"]), "{method} {level}");
+                (began.elapsed() < Duration::from_secs(4)).then_some(())
+            });
+        }
+    }
     assert_eq!(here.put("/v1/data/all", r#"{"value":"local"}"#).status, 200, "a local quorum does not wait");
 }
 

@@ -88,6 +88,9 @@ fn whatever_is_wrong_is_said_with_what_would_be_right() {
         ("POST", "/v1/crdt/counter:a/increment", r#"{"amount": "5"}"#, 400),
         ("POST", "/v1/crdt/counter:a/increment", r#"{"amount": 1e30}"#, 400),
         ("POST", "/v1/crdt/set:a/add", r#"{"element": null}"#, 400),
+        ("POST", "/v1/crdt/set:a/add", r#"{"element": 1e999}"#, 400),
+        ("POST", "/v1/crdt/set:a/add", r#"{"element": "\ud800"}"#, 400),
+        ("PUT", "/v1/data/a?type=mv_register", r#"{"value": 1e999}"#, 400),
         ("POST", "/v1/crdt/delta_numeric:a/add", r#"{"delta": "1e5"}"#, 400),
         ("GET", "/v1/crdt/counter:nothing", "", 404),
         ("PUT", "/v1/namespaces/a%20b", "", 400),
@@ -112,6 +115,27 @@ fn whatever_is_wrong_is_said_with_what_would_be_right() {
         );
     }
     assert_unharmed(&mut member, rest);
+}
+
+/// Each was stored once, and then no listing that met it was answered.
+#[test]
+fn values_that_cannot_be_shown_are_not_stored_and_listings_go_on() {
+    let (_member, rest) = single();
+    let nested = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    let values = ["1e400", "1e999", r#""\ud800""#, &nested, &"9".repeat(400)];
+    assert_eq!(rest.put("/v1/data/good", r#"{"value": 1}"#).status, 200);
+    for value in values {
+        let body = format!(r#"{{"value": {value}}}"#);
+        assert_eq!(rest.put("/v1/data/bad", &body).status, 400, "{value}");
+        rest.post("/v1/data/batch", &format!(r#"{{"entries": [{{"key": "bad", "value": {value}}}]}}"#));
+        rest.post("/v1/crdt/set:bad/add", &format!(r#"{{"element": {value}}}"#));
+        assert_eq!(rest.get("/v1/data/bad").status, 404, "{value}");
+        let listed = rest.get("/v1/data").json();
+        let keys: Vec<_> = listed["entries"].as_array().unwrap().iter().map(|entry| &entry["key"]).collect();
+        assert_eq!(keys, ["good"], "{value}");
+        let read = rest.post("/v1/data/batch/read", r#"{"keys": ["good"]}"#);
+        assert_eq!(read.status, 200, "{value}");
+    }
 }
 
 /// A clock that claims writes which no replica has made would cover the next one before it is there.

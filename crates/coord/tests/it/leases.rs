@@ -4,7 +4,7 @@ use crate::world::{World, bytes, put, single};
 use base::{Code, Index, LeaseId, Term};
 use coord::reply::{Body, Reply};
 use coord::request::{Put, Request};
-use coord::{ChangeKind, Checkpoint, Command, Grant, Guard, Revoke};
+use coord::{ChangeKind, Checkpoint, Command, Grant, GrantTime, Guard, Revoke};
 
 const LEASE: LeaseId = LeaseId(5);
 
@@ -131,4 +131,21 @@ fn leases_are_part_of_the_hash() {
         world.state.hash()
     };
     assert_ne!(hash(60), hash(61));
+}
+
+#[test]
+fn the_next_time_mark_says_when_a_lease_was_granted_and_no_later_one_does() {
+    let mut world = World::new();
+    assert!(!world.state.needs_time_mark());
+    grant(&mut world, LEASE).expect("granted");
+    assert_eq!(world.state.lease(LEASE).unwrap().granted_at, GrantTime::Unmarked);
+    assert!(world.state.needs_time_mark(), "also when no key has changed");
+    // What waits for its mark still does so after a restart.
+    world.reload();
+    world.command(Command::TimeMark { millis: 1_000 }).0.expect("time always passes");
+    assert_eq!(world.state.lease(LEASE).unwrap().granted_at, GrantTime::At(1_000));
+    assert!(!world.state.needs_time_mark());
+    world.command(Command::TimeMark { millis: 2_000 }).0.expect("time always passes");
+    world.reload();
+    assert_eq!(world.state.lease(LEASE).unwrap().granted_at, GrantTime::At(1_000));
 }

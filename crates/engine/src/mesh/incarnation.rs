@@ -3,7 +3,7 @@
 //! that answers to an earlier start are not taken for its own.
 
 use crate::error::Error;
-pub use ::mesh::incarnation::{CatchUp, Incarnation};
+pub use ::mesh::{CatchUp, Incarnation};
 use base::checksum::crc32;
 use base::codec::Reader;
 use base::mutant::{Mutant, planted};

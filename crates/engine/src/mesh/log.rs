@@ -2,8 +2,7 @@
 //! Several batches that gathered while the disk was busy become one frame and one sync.
 
 use crate::error::Error;
-use ::mesh::mesh::Persist;
-use ::mesh::overlay::Seq;
+use ::mesh::{Persist, Seq};
 use disk::{RecordStream, Wal, WalRecord};
 
 pub struct MeshLog {

@@ -3,8 +3,10 @@
 //! batches the store lacks: to apply an older one again would bring back what a newer one has replaced.
 
 use crate::error::Error;
-use ::mesh::overlay::Flush;
-use ::mesh::rows::{self, Rows};
+use ::mesh::{
+    Flush,
+    rows::{self, Rows},
+};
 use base::mutant::{Mutant, planted};
 use base::{ReadView, Table};
 use bytes::Bytes;

@@ -1,12 +1,8 @@
 use super::*;
-use ::mesh::actor::{Actor, RegionId};
-use ::mesh::key::Key;
-use ::mesh::mesh::Persist;
-use ::mesh::record::{Kind, Record};
-use ::mesh::request::{Request, Write};
-use ::mesh::rows::Rows;
-use ::mesh::topology::{Epoch, Member, MemberState, NamespaceCopies, Topology};
-use ::mesh::{Attributes, Body, Input, Mesh, Now, Op, Output, Params};
+use ::mesh::{
+    Actor, Attributes, Body, Epoch, Input, Key, Kind, Member, MemberState, Mesh, NamespaceCopies, Now, Op,
+    Output, Params, Persist, Record, RegionId, Request, Topology, Write, rows::Rows,
+};
 use base::{Instant, NodeId, ReplyToken};
 use bytes::Bytes;
 use disk::SimDisk;
@@ -50,7 +46,7 @@ impl SingleNode {
     }
 
     /// Steps until there is no more output, and returns the replies.
-    fn step(&mut self, input: Input, flush: bool) -> Vec<::mesh::request::Reply> {
+    fn step(&mut self, input: Input, flush: bool) -> Vec<::mesh::Reply> {
         self.now += 50_000;
         let now = Now { at: Instant(self.now), wall_ms: 1_700_000_000_000 + self.now / 1_000 };
         let (mut next, mut replies) = (vec![input], Vec::new());
@@ -90,14 +86,14 @@ impl SingleNode {
             request: Request::write(write),
         };
         let replies = self.step(request, false);
-        assert!(matches!(replies[..], [::mesh::request::Reply::Written(_)]), "{replies:?}");
+        assert!(matches!(replies[..], [::mesh::Reply::Written(_)]), "{replies:?}");
     }
 
     fn get(&mut self, name: &str) -> Option<String> {
         let request = Request::Read { key: Key::new(0, name.as_bytes()), r: None };
         let request = Input::Request { token: ReplyToken(1), deadline: Instant(u64::MAX), request };
         match &self.step(request, false)[..] {
-            [::mesh::request::Reply::Found(Some(record))] => match &record.body {
+            [::mesh::Reply::Found(Some(record))] => match &record.body {
                 Body::Register(value) => Some(String::from_utf8(value.to_vec()).unwrap()),
                 _ => None,
             },
@@ -136,7 +132,7 @@ fn a_batch_that_the_store_has_is_not_replayed_over_it() {
     let mut files = open_mesh(disk.clone(), &PARAMS).unwrap();
     let mut batch = rows::Batch::default();
     batch.put(b"\x01x", Some(b"old"));
-    let old = Persist { seq: ::mesh::overlay::Seq(1), batch: batch.take() };
+    let old = Persist { seq: ::mesh::Seq(1), batch: batch.take() };
     files.log.write(&[old]).unwrap();
     files.log.sync().unwrap();
     drop(files);

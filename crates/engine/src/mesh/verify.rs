@@ -4,10 +4,10 @@
 use super::{MeshView, incarnation, store};
 use crate::error::Error;
 use crate::verify::check_length;
-use ::mesh::conflict::Conflict;
-use ::mesh::log::LogEntry;
-use ::mesh::rows::{self, Rows};
-use ::mesh::{Record, Round, Topology};
+use ::mesh::{
+    Conflict, LogEntry, Record, Round, Topology,
+    rows::{self, Rows},
+};
 use base::codec::Reader;
 use bytes::Bytes;
 use disk::{Disk, RecordStream, RecoveryReport, ScratchDisk, Store, guard};

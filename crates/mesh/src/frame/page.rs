@@ -4,14 +4,14 @@ use super::{OpId, Shard, key, optional_key, put_optional, put_records, put_shard
 use crate::actor::RegionId;
 use crate::hlc::Stamp;
 use crate::key::Key;
-use crate::tree::{Buckets, LEAVES};
+use crate::tree::{Buckets, TREE_LEAVES};
 use crate::watermarks::{REGIONS_MAX, Watermarks};
 use base::codec::{Reader, put_bytes, put_varint};
 use bytes::Bytes;
 
 /// What the sender has in the differing buckets, in `(after, upto]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct ExchangePage {
     pub id: OpId,
     pub shard: Shard,
     pub buckets: Buckets,
@@ -19,11 +19,11 @@ pub struct Page {
     pub after: Option<Key>,
     /// None to the end.
     pub upto: Option<Key>,
-    pub entries: Vec<PageEntry>,
+    pub entries: Vec<ExchangeEntry>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PageEntry {
+pub struct ExchangeEntry {
     pub key: Key,
     pub digest: u64,
     pub stamp: Stamp,
@@ -32,7 +32,7 @@ pub struct PageEntry {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PageAnswer {
+pub struct ExchangeAnswer {
     pub id: OpId,
     /// The answer is about keys up to here; none for the whole page.
     pub upto: Option<Key>,
@@ -44,7 +44,7 @@ pub struct PageAnswer {
     pub purged: Vec<Key>,
 }
 
-pub(super) fn encode_page(page: &Page, out: &mut Vec<u8>) {
+pub(super) fn encode_page(page: &ExchangePage, out: &mut Vec<u8>) {
     out.push(16);
     put_varint(out, page.id.0);
     put_shard(out, page.shard);
@@ -53,7 +53,7 @@ pub(super) fn encode_page(page: &Page, out: &mut Vec<u8>) {
     put_optional(out, page.after.as_ref().map(Key::bytes));
     put_optional(out, page.upto.as_ref().map(Key::bytes));
     put_varint(out, page.entries.len() as u64);
-    for PageEntry { key, digest, stamp, writers } in &page.entries {
+    for ExchangeEntry { key, digest, stamp, writers } in &page.entries {
         put_bytes(out, key.bytes());
         out.extend(digest.to_le_bytes());
         out.extend(stamp.0.to_le_bytes());
@@ -62,7 +62,7 @@ pub(super) fn encode_page(page: &Page, out: &mut Vec<u8>) {
     }
 }
 
-pub(super) fn encode_answer(answer: &PageAnswer, out: &mut Vec<u8>) {
+pub(super) fn encode_answer(answer: &ExchangeAnswer, out: &mut Vec<u8>) {
     out.push(17);
     put_varint(out, answer.id.0);
     put_optional(out, answer.upto.as_ref().map(Key::bytes));
@@ -73,9 +73,9 @@ pub(super) fn encode_answer(answer: &PageAnswer, out: &mut Vec<u8>) {
     }
 }
 
-pub(super) fn decode_page(id: OpId, reader: &mut Reader) -> Option<Page> {
+pub(super) fn decode_page(id: OpId, reader: &mut Reader) -> Option<ExchangePage> {
     let shard = shard(reader)?;
-    let mut words = [0; LEAVES / 64];
+    let mut words = [0; TREE_LEAVES / 64];
     for word in &mut words {
         *word = reader.u64()?;
     }
@@ -86,15 +86,15 @@ pub(super) fn decode_page(id: OpId, reader: &mut Reader) -> Option<Page> {
         let region = |reader: &mut Reader| Some(RegionId(u32::try_from(reader.varint()?).ok()?));
         let count = Some(reader.count()?).filter(|count| *count <= REGIONS_MAX)?;
         let writers = (0..count).map(|_| region(reader)).collect::<Option<Vec<_>>>()?;
-        Some(PageEntry { key, digest, stamp, writers })
+        Some(ExchangeEntry { key, digest, stamp, writers })
     };
     let entries = (0..reader.count()?).map(|_| entry(reader)).collect::<Option<Vec<_>>>()?;
-    Some(Page { id, shard, buckets: Buckets::from_words(words), marks, after, upto, entries })
+    Some(ExchangePage { id, shard, buckets: Buckets::from_words(words), marks, after, upto, entries })
 }
 
-pub(super) fn decode_answer(id: OpId, reader: &mut Reader) -> Option<PageAnswer> {
+pub(super) fn decode_answer(id: OpId, reader: &mut Reader) -> Option<ExchangeAnswer> {
     let upto = optional_key(reader)?;
     let records = records(reader)?;
     let mut keys = || (0..reader.count()?).map(|_| key(reader)).collect::<Option<Vec<_>>>();
-    Some(PageAnswer { id, upto, records, wanted: keys()?, purged: keys()? })
+    Some(ExchangeAnswer { id, upto, records, wanted: keys()?, purged: keys()? })
 }

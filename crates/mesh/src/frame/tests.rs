@@ -41,16 +41,21 @@ fn frames() -> Vec<Frame> {
         sloppy: true,
     };
     let value = Bytes::from_static(b"value");
-    let page = Page {
+    let page = ExchangePage {
         id,
         shard,
-        buckets: Buckets::from_words([3; LEAVES / 64]),
+        buckets: Buckets::from_words([3; TREE_LEAVES / 64]),
         marks: marks.clone(),
         after: None,
         upto: Some(key.clone()),
-        entries: vec![PageEntry { key: key.clone(), digest: 8, stamp: Stamp(9), writers: vec![RegionId(1)] }],
+        entries: vec![ExchangeEntry {
+            key: key.clone(),
+            digest: 8,
+            stamp: Stamp(9),
+            writers: vec![RegionId(1)],
+        }],
     };
-    let answer = PageAnswer {
+    let answer = ExchangeAnswer {
         id,
         upto: None,
         records: vec![(key.clone(), value.clone())],
@@ -106,7 +111,7 @@ fn frames() -> Vec<Frame> {
         Frame::Hello,
         Frame::Welcome,
         Frame::Compare { id, shard, root: 4, known: known.clone() },
-        Frame::Leaves { id, leaves: vec![7; LEAVES], known: known.clone(), marks: marks.clone() },
+        Frame::Leaves { id, leaves: vec![7; TREE_LEAVES], known: known.clone(), marks: marks.clone() },
         Frame::Leaves { id, leaves: vec![], known: known.clone(), marks: marks.clone() },
         Frame::Page(Box::new(page)),
         Frame::Answer(Box::new(answer)),

@@ -236,7 +236,7 @@ impl World {
         for node in 0..NODES {
             let leads = region.leader == node;
             let Region { homes, electorates, table, elections, clocks, .. } = &mut *region;
-            let agreed = Agreed { homes, electorates, table };
+            let agreed = AgreedHomes { homes, electorates, table };
             let told = elections[node].tick(clocks[node].at(self.now), leads, agreed);
             if leads {
                 acts = told;
@@ -378,7 +378,7 @@ fn of_two_regions_the_owner_goes_on_and_the_other_waits_until_an_operator_decide
     let (now, region) = (world.now, &mut world.regions[1]);
     let now = region.clocks[0].at(now);
     let (electorates, table) = (&region.electorates, &BTreeSet::from([region.id]));
-    let agreed = Agreed { homes: &region.homes, electorates, table };
+    let agreed = AgreedHomes { homes: &region.homes, electorates, table };
     let acts = region.elections[0].tick(now, true, agreed);
     let next = acts.next.expect("it stands").get(&scope()).unwrap();
     assert_eq!((next.home.region, next.home.epoch), (region.id, 2));

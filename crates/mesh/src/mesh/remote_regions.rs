@@ -2,17 +2,23 @@
 //! are applied here. Frames of a region that is not in the table of regions are dropped; from a listed region only the
 //! frames that regions exchange are accepted. A region that leaves the table is forgotten at once.
 
-use super::membership::Routes;
-use super::witness::{TopologyWitnesses, is_far_behind};
-use super::{Destination, Mesh, MeshEvent, Turn, exchange};
+pub mod apply_remote;
+mod bundle;
+pub mod streams;
+
 use crate::actor::{Actor, Dot, RegionId};
-use crate::frame::heartbeat::RegionHeartbeat;
-use crate::frame::{Envelope, Frame, OpId, Shard, StoreReason};
+use crate::mesh::membership::routes::Routes;
+use crate::mesh::membership::witness::{TopologyWitnesses, is_far_behind};
+use crate::mesh::repair::exchange::{CompareRequest, LeavesReply};
+use crate::mesh::{Destination, Mesh, MeshEvent, Now, Turn};
+
+use crate::frame::{Envelope, Frame, OpId, RegionHeartbeat, Shard, StoreReason};
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::log::LogHead;
-use crate::overlay::Overlay;
+use crate::mesh::replica::storage::Storage;
 use crate::peers::PeerHealth;
+use crate::record::Kind;
 use crate::regions::Regions;
 use crate::rows::{self, Rows};
 use crate::stream::RegionStream;
@@ -34,8 +40,8 @@ const POSITIONS_MAX: usize = 4_096;
 /// Forwarded writes whose regions may be asked for a moment later.
 const REACHED_MAX: usize = 256;
 
-pub(super) struct RemoteRegions {
-    me: Actor,
+pub(in crate::mesh) struct RemoteRegions {
+    pub me: Actor,
     pub table: Regions,
     pub others: BTreeMap<RegionId, RemoteRegion>,
     /// The region of each node.
@@ -62,7 +68,7 @@ pub(super) struct RemoteRegions {
 }
 
 #[derive(Default)]
-pub(super) struct RemoteRegion {
+pub(in crate::mesh) struct RemoteRegion {
     topology: Option<Topology>,
     witnesses: TopologyWitnesses,
     pub routes: Routes,
@@ -110,8 +116,8 @@ pub struct RegionState {
 
 impl RemoteRegions {
     /// The log of another incarnation is not this one's: its numbers are those of other dots.
-    pub fn load(me: Actor, keeps_log: bool, overlay: &Overlay, rows: &dyn Rows) -> RemoteRegions {
-        let row = |key: &[u8]| overlay.get(rows, key).0;
+    pub fn load(me: Actor, keeps_log: bool, storage: &Storage, rows: &dyn Rows) -> RemoteRegions {
+        let row = |key: &[u8]| storage.get(rows, key).0;
         let table = row(rows::REGIONS).and_then(Regions::decode).unwrap_or_default();
         let log_row = |key: &[u8]| row(key).filter(|_| keeps_log);
         let log = log_row(rows::LOG_HEAD).and_then(LogHead::decode).unwrap_or_default();
@@ -209,15 +215,57 @@ impl RemoteRegions {
         peers.order(&mut list);
         list.into_iter().find(|node| peers.may_ask(*node, at))
     }
+
+    /// The state of the other regions.
+    pub fn states(&self, now: Now) -> Vec<RegionState> {
+        let state = |(id, other): (&RegionId, &RemoteRegion)| {
+            let positions = self.positions.values().filter(|heartbeat| heartbeat.actor.region == *id);
+            let age =
+                |stamp: Stamp| if stamp == Stamp::ZERO { 0 } else { now.wall_ms.saturating_sub(stamp.ms()) };
+            let silent_for = other.heard_at.map(|at| now.at.since(at));
+            let silence_ms = silent_for.filter(|silence| *silence > 2 * HEARTBEAT_INTERVAL);
+            let silence_ms = silence_ms.map_or(0, |silence| silence.as_millis() as u64);
+            RegionState {
+                id: *id,
+                name: self.table.get(*id).map(|region| region.name.clone()).unwrap_or_default(),
+                is_healthy: silent_for.is_some_and(|silence| silence < SILENCE_MAX),
+                silent_for,
+                acked: other.stream.position(),
+                last: self.log.last,
+                lag_out_ms: age(other.stream.waiting()),
+                lag_in_ms: positions
+                    .clone()
+                    .map(|heartbeat| age(heartbeat.waiting))
+                    .max()
+                    .unwrap_or(0)
+                    .max(silence_ms),
+                positions: positions.map(|heartbeat| (heartbeat.actor, heartbeat.position)).collect(),
+                digest: other.digest,
+                n_same: other.same.len(),
+            }
+        };
+        self.others.iter().map(state).collect()
+    }
+
+    /// Whether a write may travel before it is durable here. A last write may, in one region: its order is in itself.
+    /// Where others rely on this node's log, what was forgotten in a crash would be missing from it for ever.
+    pub fn may_leave_early(&self, kind: Kind) -> bool {
+        let alone = self.others.is_empty() || planted(Mutant::LastWriteSentEarly);
+        kind.is_last_write_wins() && alone || planted(Mutant::MergeableSentEarly)
+    }
+
+    pub fn lag_ms(&self, t: &Turn<'_>) -> u64 {
+        self.states(t.now).iter().map(|region| region.lag_in_ms).max().unwrap_or(0)
+    }
 }
 
 impl Mesh {
-    pub(super) fn step_regions(&mut self, t: &mut Turn<'_>, table: Regions) {
+    pub(in crate::mesh) fn step_regions(&mut self, t: &mut Turn<'_>, table: Regions) {
         if table.version <= self.remote.table.version {
             return;
         }
         let here = self.params.actor.region;
-        self.put_row(Bytes::from_static(rows::REGIONS), Some(table.encode()));
+        self.replica.storage.put_row(Bytes::from_static(rows::REGIONS), Some(table.encode()));
         let gone: Vec<RegionId> =
             self.remote.regions().filter(|region| table.get(*region).is_none()).collect();
         gone.into_iter().for_each(|region| self.evict(region));
@@ -225,8 +273,8 @@ impl Mesh {
             if !self.remote.others.contains_key(&region) {
                 let mut other = RemoteRegion { since: t.now.at, ..RemoteRegion::default() };
                 // What was written before is not in the log.
-                let upto = self.dots.last().max(self.remote.log.last);
-                other.stream.skip(upto, self.clock.tick(t.now.wall_ms));
+                let upto = self.replica.dots.last().max(self.remote.log.last);
+                other.stream.skip(upto, self.replica.clock.tick(t.now.wall_ms));
                 self.remote.others.insert(region, other);
             }
         }
@@ -242,18 +290,18 @@ impl Mesh {
         self.remote.others.remove(&region);
         self.remote.nodes.retain(|_, home| *home != region);
         self.remote.positions.retain(|actor, _| actor.region != region);
-        self.shards.forget_region(region);
-        self.put_row(rows::stream(region), None);
+        self.replica.shards.forget_region(region);
+        self.replica.storage.put_row(rows::stream(region), None);
     }
 
-    pub(super) fn step_remote(
+    pub(in crate::mesh) fn step_remote(
         &mut self,
         t: &mut Turn<'_>,
         region: RegionId,
         from: NodeId,
         envelope: Envelope,
     ) {
-        if self.topology.member(from).is_some() {
+        if self.membership.topology.member(from).is_some() {
             return t.out.events.push(MeshEvent::RegionClash { region, node: from });
         }
         let Some(other) = self.remote.others.get_mut(&region) else { return };
@@ -263,7 +311,7 @@ impl Mesh {
         if !is_member && self.remote.nodes.len() < 2 * MEMBERS_MAX * REGIONS_MAX {
             self.remote.nodes.insert(from, region);
         }
-        self.peers.mark_alive(from);
+        self.membership.peers.mark_alive(from);
         let is_topology = matches!(envelope.frame, Frame::Topology(_));
         if epoch.is_none_or(|epoch| epoch < envelope.epoch) && !is_topology {
             self.send(t, from, Frame::AskTopology);
@@ -280,16 +328,16 @@ impl Mesh {
             Frame::RemoteRead { id, key, session } => self.step_remote_read(t, from, id, key, session),
             Frame::RemoteReadResult { id, record } => self.step_remote_read_result(t, from, id, record),
             Frame::Heartbeat(heartbeat) => self.step_heartbeat(t, region, from, *heartbeat),
-            Frame::AskTopology => self.send(t, from, Frame::Topology(self.topology.encode())),
+            Frame::AskTopology => self.send(t, from, Frame::Topology(self.membership.topology.encode())),
             Frame::Topology(bytes) => self.step_remote_topology(region, from, bytes),
             Frame::Store { id, key, record, .. } => {
                 self.step_store(t, from, id, key, record, StoreReason::Repair)
             }
             Frame::Compare { id, shard, root, known } => {
-                self.step_compare(t, from, id, exchange::CompareRequest { shard, root, known });
+                self.step_compare(t, from, id, CompareRequest { shard, root, known });
             }
             Frame::Leaves { id, leaves, known, marks } => {
-                self.step_leaves(t, from, exchange::LeavesReply { id, epoch, leaves, known, marks });
+                self.step_leaves(t, from, LeavesReply { id, epoch, leaves, known, marks });
             }
             Frame::Page(page) => self.step_page(t, from, *page),
             Frame::Answer(answer) => self.step_answer(t, from, *answer),
@@ -312,7 +360,7 @@ impl Mesh {
         }
         self.remote.nodes.retain(|_, home| *home != region);
         let strangers =
-            topology.members().iter().filter(|member| self.topology.member(member.node).is_none());
+            topology.members().iter().filter(|member| self.membership.topology.member(member.node).is_none());
         self.remote.nodes.extend(strangers.map(|member| (member.node, region)));
         other.routes = Routes::of(&topology);
         other.topology = Some(topology);
@@ -348,11 +396,11 @@ impl Mesh {
     }
 
     /// Sends heartbeats, and asks regions for their topologies while those are unknown.
-    pub(super) fn step_heartbeats(&mut self, t: &mut Turn<'_>) {
+    pub(in crate::mesh) fn step_heartbeats(&mut self, t: &mut Turn<'_>) {
         let (actor, at_ms, last) = (self.params.actor, t.now.wall_ms, self.remote.log.last);
         if !self.remote.others.is_empty() && t.now.at >= self.remote.digest_at {
             self.remote.digest_at = t.now.at.after(HEARTBEAT_INTERVAL);
-            self.remote.digest = self.shards.digest();
+            self.remote.digest = self.replica.shards.digest();
         }
         let digest = self.remote.digest;
         for region in self.remote.regions().collect::<Vec<_>>() {
@@ -360,7 +408,8 @@ impl Mesh {
             let Some(topology) = &other.topology else {
                 if t.now.at >= other.ask_topology_at {
                     other.ask_topology_at = t.now.at.after(HEARTBEAT_INTERVAL);
-                    let envelope = Envelope { epoch: self.topology.epoch, frame: Frame::AskTopology };
+                    let envelope =
+                        Envelope { epoch: self.membership.topology.epoch, frame: Frame::AskTopology };
                     t.out.to_regions.push((Destination::AnyOf(region), envelope));
                 }
                 continue;
@@ -385,41 +434,20 @@ impl Mesh {
     }
 
     /// The state of the other regions.
-    pub fn regions(&self, now: super::Now) -> Vec<RegionState> {
-        let state = |(id, other): (&RegionId, &RemoteRegion)| {
-            let positions = self.remote.positions.values().filter(|heartbeat| heartbeat.actor.region == *id);
-            let age =
-                |stamp: Stamp| if stamp == Stamp::ZERO { 0 } else { now.wall_ms.saturating_sub(stamp.ms()) };
-            let silent_for = other.heard_at.map(|at| now.at.since(at));
-            let silence_ms = silent_for.filter(|silence| *silence > 2 * HEARTBEAT_INTERVAL);
-            let silence_ms = silence_ms.map_or(0, |silence| silence.as_millis() as u64);
-            RegionState {
-                id: *id,
-                name: self.remote.table.get(*id).map(|region| region.name.clone()).unwrap_or_default(),
-                is_healthy: silent_for.is_some_and(|silence| silence < SILENCE_MAX),
-                silent_for,
-                acked: other.stream.position(),
-                last: self.remote.log.last,
-                lag_out_ms: age(other.stream.waiting()),
-                lag_in_ms: positions
-                    .clone()
-                    .map(|heartbeat| age(heartbeat.waiting))
-                    .max()
-                    .unwrap_or(0)
-                    .max(silence_ms),
-                positions: positions.map(|heartbeat| (heartbeat.actor, heartbeat.position)).collect(),
-                digest: other.digest,
-                n_same: other.same.len(),
-            }
-        };
-        self.remote.others.iter().map(state).collect()
+    pub fn regions(&self, now: Now) -> Vec<RegionState> {
+        self.remote.states(now)
     }
 
     /// A replica of another region to compare a shard with.
-    pub(super) fn peer_in_region(&mut self, at: Instant, region: RegionId, shard: Shard) -> Option<NodeId> {
+    pub(in crate::mesh) fn peer_in_region(
+        &mut self,
+        at: Instant,
+        region: RegionId,
+        shard: Shard,
+    ) -> Option<NodeId> {
         let other = self.remote.others.get(&region)?;
         let mut list = other.routes.of_shard(shard.partition, shard.copies).read.clone();
-        self.peers.order(&mut list);
-        list.into_iter().find(|node| self.peers.may_ask(*node, at))
+        self.membership.peers.order(&mut list);
+        list.into_iter().find(|node| self.membership.peers.may_ask(*node, at))
     }
 }

@@ -1,366 +1,99 @@
-//! The replica: stores records, merges them with what it has, and returns them.
-//! A record is acknowledged when the merged record is durable. A record is durable before a reader receives it, so no crash
-//! takes back what a client has seen.
+//! The replica: what this node itself keeps. Its records with their indexes and trees, the clock and the counter that name its
+//! writes, what it has promised to proposers, and the space that it has on its disk. Everything that changes rows of records
+//! is a method of `Replica` and touches nothing else of the node.
 
-use super::{Mesh, MeshEvent, Then, Turn};
-use crate::actor::RegionId;
-use crate::attempts::{Attempt, attempts_of, without_repeats};
-use crate::conflict::{Conflict, row_key};
-use crate::frame::{Frame, OpId, Shard, StoreOutcome, StoreReason};
-use crate::hlc::Stamp;
-use crate::index;
+mod claims;
+mod full_disk;
+mod identity;
+pub mod promises;
+pub mod records;
+mod serving;
+pub mod shards;
+pub mod storage;
+
+use crate::actor::Actor;
+use crate::dots::DotAllocator;
+use crate::hlc::{HybridClock, Stamp};
 use crate::key::Key;
-use crate::overlay::Seq;
-use crate::record::Record;
-use crate::resolve::{Loss, Resolution, resolve};
-use crate::rows;
-use crate::watermarks::Watermarks;
-use base::NodeId;
-use base::limits::MESH_OVERLAY_BYTES_MAX;
-use base::mutant::{Mutant, planted};
-use bytes::Bytes;
-use std::time::Duration;
+use crate::mesh::io::{Output, Params};
+use crate::rows::{self, Rows};
+use crate::topology::Topology;
+use base::Instant;
+use base::limits::MESH_FLUSH_LOG_BYTES;
+use full_disk::SpaceState;
+use identity::Identity;
+use promises::Promises;
+use shards::Shards;
+use std::collections::{BTreeMap, BTreeSet};
+use storage::Storage;
 
-/// A key that was deleted by a ballot stays so much longer: stamps of proposals that were given up may lie a little behind
-/// that of the delete.
-const BALLOT_KEPT: Duration = Duration::from_secs(600);
+/// Rows in memory that are worth a flush before its time.
+const FLUSH_BYTES: usize = 64 * 1024 * 1024;
 
-/// Keys with requests that were carried out more than once, of which something is still on its way.
-const REPEATED_MAX: usize = 65_536;
-
-/// What is here of a key: its bytes, its record, and the batch with which it is durable.
-pub(super) struct LocalRecord {
-    pub bytes: Option<Bytes>,
-    pub record: Option<Record>,
-    pub seq: Seq,
+pub(in crate::mesh) struct Replica {
+    pub actor: Actor,
+    pub clock: HybridClock,
+    pub dots: DotAllocator,
+    /// Durable: no stamp at or below it will be given, and everything given up to it is durable here.
+    pub floor: Stamp,
+    /// The same before it is durable.
+    pub promised: Stamp,
+    pub storage: Storage,
+    space_state: SpaceState,
+    pub shards: Shards,
+    pub promises: Promises,
+    /// Requests of which this node knows several attempts and has not all of them yet, by key.
+    repeated: BTreeMap<Key, BTreeSet<u64>>,
 }
 
-/// A record that comes from elsewhere.
-#[derive(Clone, Copy)]
-pub(super) struct IncomingRecord<'a> {
-    record: &'a Record,
-    /// What it came as, which is what it is kept as.
-    bytes: Option<&'a [u8]>,
-}
-
-impl<'a> From<&'a Record> for IncomingRecord<'a> {
-    fn from(record: &'a Record) -> IncomingRecord<'a> {
-        IncomingRecord { record, bytes: None }
-    }
-}
-
-impl IncomingRecord<'_> {
-    /// Copied, because the buffer holds other records that are not needed so long.
-    fn encode(&self) -> Bytes {
-        self.bytes.map_or_else(|| self.record.encode(), Bytes::copy_from_slice)
-    }
-}
-
-impl Mesh {
-    pub(super) fn load(&self, t: &Turn<'_>, key: &Key) -> LocalRecord {
-        let (bytes, seq) = self.overlay.get(t.rows, &rows::record(key));
-        let mut record =
-            bytes.clone().map(|bytes| Record::decode(bytes).expect("a row that we wrote can be read"));
-        // A node of 0.1.0 kept what clients claimed.
-        record.iter_mut().for_each(|record| {
-            self.clip_claims(record);
-        });
-        LocalRecord { bytes, record, seq }
-    }
-
-    /// None for a namespace that this node has not heard of.
-    pub(super) fn shard_of(&self, key: &Key) -> Option<Shard> {
-        Some(Shard { partition: key.partition(), copies: self.topology.copies(key.kept_by())? })
-    }
-
-    /// Puts a record in the place of what is there.
-    pub(super) fn save(
-        &mut self,
-        key: &Key,
-        shard: Shard,
-        old: &LocalRecord,
-        record: &Record,
-        bytes: Bytes,
-    ) -> Seq {
-        let before = old.record.as_ref().and_then(due);
-        let now = due(record);
-        if before != now {
-            self.index_due(key, before, None);
-            self.index_due(key, now, Some(Bytes::new()));
-        }
-        self.index(key, old.record.as_ref(), Some(record));
-        self.note_ballot(key, record);
-        self.shards.changed(shard, key, old.bytes.as_ref(), Some(&bytes));
-        self.put_row(rows::record(key), Some(bytes));
-        self.next_seq()
-    }
-
-    pub(super) fn remove(&mut self, t: &Turn<'_>, key: &Key, shard: Shard, old: &LocalRecord) {
-        self.forget_promise(t, key, shard, old);
-        self.index_due(key, old.record.as_ref().and_then(due), None);
-        self.index(key, old.record.as_ref(), None);
-        self.shards.changed(shard, key, old.bytes.as_ref(), None);
-        self.put_row(rows::record(key), None);
-    }
-
-    /// The record is found under what it is now, and no more under what it was.
-    fn index(&mut self, key: &Key, old: Option<&Record>, new: Option<&Record>) {
-        let is_remembered = key.request().is_some();
-        if is_remembered || old.zip(new).is_some_and(|(old, new)| index::stays(old, new)) {
-            return;
-        }
-        let rows =
-            |record: Option<&Record>| record.map_or_else(Default::default, |record| index::rows(key, record));
-        for (old, new) in rows(old).into_iter().zip(rows(new)).filter(|(old, new)| old != new) {
-            old.into_iter().for_each(|row| self.put_row(row, None));
-            new.into_iter().for_each(|row| self.put_row(row, Some(Bytes::new())));
+impl Replica {
+    pub fn open(params: &Params, topology: &Topology, storage: Storage, rows: &dyn Rows) -> Replica {
+        let identity = stored_identity(&storage, rows);
+        let identity = identity.filter(|identity| identity.incarnation == params.actor.incarnation);
+        let (dots, floor) = identity.map_or((0, Stamp::ZERO), |identity| (identity.dots, identity.floor));
+        Replica {
+            actor: params.actor,
+            clock: HybridClock::new(floor, params.drift_max),
+            dots: DotAllocator::resume(dots),
+            floor,
+            promised: floor,
+            space_state: SpaceState::new(params),
+            shards: Shards::load(topology, &storage, rows),
+            promises: Promises::load(topology, &storage, rows),
+            repeated: BTreeMap::new(),
+            storage,
         }
     }
 
-    fn index_due(&mut self, key: &Key, stamp: Option<Stamp>, value: Option<Bytes>) {
-        if let Some(stamp) = stamp {
-            self.put_row(rows::due(key.partition(), stamp, key), value);
+    /// Whether a flush is due with the end of this turn.
+    pub fn step_flush(&mut self, now: Instant) {
+        let full = self.storage.bytes() > FLUSH_BYTES || self.storage.unflushed_bytes > MESH_FLUSH_LOG_BYTES;
+        let is_time = self.storage.flushed_at.is_none_or(|at| now >= at.after(self.flush_every()));
+        if is_time || full || self.is_crowded() {
+            self.storage.flushed_at = Some(now);
+            self.storage.flush_due = true;
         }
     }
 
-    /// Merges a record into what is here. The outcome may be told when the batch is durable.
-    pub(super) fn absorb<'a>(
-        &mut self,
-        t: &mut Turn<'_>,
-        key: &Key,
-        shard: Shard,
-        incoming: impl Into<IncomingRecord<'a>>,
-        reason: StoreReason,
-    ) -> (StoreOutcome, Seq) {
-        let mut came = incoming.into();
-        let clipped = self.clip_incoming(t, came.record);
-        if let Some(clipped) = &clipped {
-            came = IncomingRecord::from(clipped);
+    /// Rows gathered in a turn become one batch. A flush is cut after it, so that it holds whole batches and its bound is the
+    /// last of them: what comes later is not in it, and must stay in the log.
+    pub fn collect(&mut self, out: &mut Output) {
+        if let Some(persist) = self.storage.cut_batch() {
+            out.persist = Some(persist);
         }
-        let incoming = came.record;
-        if !self.clock.observe(incoming.header.stamp, t.now.wall_ms) {
-            let (actor, stamp) = (incoming.header.dot.actor, incoming.header.stamp);
-            t.out.events.push(MeshEvent::ClockAhead { actor, stamp });
+        let worth_while = self.storage.bytes() > 0 || self.is_settling();
+        if std::mem::take(&mut self.storage.flush_due) && worth_while && !self.storage.is_flushing() {
+            out.flush = Some(self.storage.cut_flush());
+            self.note_flush();
         }
-        let local = self.load(t, key);
-        let is_plain = reason == StoreReason::Write && incoming.ballot().is_none();
-        if is_plain && self.is_balloted(key, local.record.as_ref()) && !planted(Mutant::PlainMixedIn) {
-            return (StoreOutcome::KeyDecided, Seq(0));
-        }
-        let Some(mine) = &local.record else {
-            if self.is_purged(shard, incoming) {
-                return (StoreOutcome::Purged, Seq(0));
-            }
-            let seq = self.save(key, shard, &local, incoming, came.encode());
-            self.reconcile_attempts(t, key, shard);
-            return (StoreOutcome::Applied, seq);
-        };
-        let passed = reason == StoreReason::Write && incoming.header.token() < mine.header.token();
-        if passed && !planted(Mutant::FenceIgnored) {
-            return (StoreOutcome::Fenced, Seq(0));
-        }
-        if reason == StoreReason::Write && (incoming.era, incoming.kind) < (mine.era, mine.kind) {
-            return (StoreOutcome::WrongType, Seq(0));
-        }
-        let Resolution { record, conflict, .. } = resolve(mine, incoming);
-        if let Some(loss) = conflict {
-            self.log_conflict(t, key, &loss, incoming.header.dot.actor.region);
-        }
-        let outcome = if self.is_superseded(t, key, mine, &record, incoming) {
-            StoreOutcome::Superseded(record.header.stamp)
-        } else {
-            StoreOutcome::Applied
-        };
-        if record == *mine {
-            return (outcome, local.seq);
-        }
-        let bytes = if record == *incoming { came.encode() } else { record.encode() };
-        let seq = self.save(key, shard, &local, &record, bytes);
-        self.reconcile_attempts(t, key, shard);
-        (outcome, seq)
-    }
-
-    /// Something came that may be a second attempt at a request, or tell of one.
-    fn reconcile_attempts(&mut self, t: &Turn<'_>, key: &Key, shard: Shard) {
-        if let Some((of, request)) = key.request() {
-            return self.undo_repeats(t, &of, shard, request);
-        }
-        for request in self.repeated.get(key).cloned().unwrap_or_default() {
-            self.undo_repeats(t, key, shard, request);
-        }
-    }
-
-    /// Takes back what was done more than once for a request.
-    pub(super) fn undo_repeats(&mut self, t: &Turn<'_>, key: &Key, shard: Shard, request: u64) {
-        let Some(remembered) = self.load(t, &key.of_request(request)).record else { return };
-        let attempts = attempts_of(&remembered);
-        if attempts.len() < 2 || planted(Mutant::RepeatCounted) {
-            return;
-        }
-        let local = self.load(t, key);
-        let settled = local.record.as_ref().and_then(|record| without_repeats(record, request, &attempts));
-        let has = |attempt: &Attempt| {
-            local.record.as_ref().is_some_and(|record| record.context.covers(attempt.dot))
-        };
-        if attempts.iter().all(has) {
-            if let Some(requests) = self.repeated.get_mut(key) {
-                requests.remove(&request);
-            }
-            self.repeated.retain(|_, requests| !requests.is_empty());
-        } else if self.repeated.len() < REPEATED_MAX {
-            self.repeated.entry(key.clone()).or_default().insert(request);
-        }
-        if let Some(settled) = settled {
-            self.save(key, shard, &local, &settled, settled.encode());
-        }
-    }
-
-    /// Puts what lost into the log of conflicts.
-    pub(super) fn log_conflict(&mut self, t: &mut Turn<'_>, key: &Key, loss: &Loss, source: RegionId) {
-        if planted(Mutant::LoserNotKept) {
-            return;
-        }
-        let conflict = Conflict::new(key, &loss.winner, &loss.loser, source, t.now.wall_ms);
-        let row = conflict.row();
-        self.put_row(row.key, row.value);
-        t.out.events.push(MeshEvent::Conflict(Box::new(conflict)));
-    }
-
-    /// Merges the records of several replicas; losers go to the conflict log. None if there are no records.
-    pub(super) fn join(
-        &mut self,
-        t: &mut Turn<'_>,
-        key: &Key,
-        records: impl Iterator<Item = Record>,
-    ) -> (Option<Record>, Seq) {
-        let mut joined: Option<Record> = None;
-        let mut seq = Seq(0);
-        for record in records {
-            let Some(before) = joined else {
-                joined = Some(record);
-                continue;
-            };
-            let resolution = resolve(&before, &record);
-            if let Some(loss) = resolution.conflict {
-                self.log_conflict(t, key, &loss, record.header.dot.actor.region);
-                seq = self.next_seq();
-            }
-            joined = Some(resolution.record);
-        }
-        (joined, seq)
-    }
-
-    /// Whether a last write lost here against one that had not seen it. What an origin says to have seen is no
-    /// help: it may have forgotten in a crash what others have.
-    fn is_superseded(
-        &self,
-        t: &Turn<'_>,
-        key: &Key,
-        mine: &Record,
-        shown: &Record,
-        incoming: &Record,
-    ) -> bool {
-        if !shown.kind.is_last_write_wins() || shown.header.dot == incoming.header.dot {
-            return false;
-        }
-        if was_applied_before(mine, incoming) && !planted(Mutant::RetryRestamped) {
-            return false;
-        }
-        // It may have come before, by another way, and lost then.
-        let lost = || self.overlay.get(t.rows, &row_key(key, shown, incoming)).0.is_some();
-        !mine.context.covers(incoming.header.dot) || lost()
-    }
-
-    /// Whether a record that is not here was here once, and deleted everywhere.
-    pub(super) fn is_purged(&self, shard: Shard, record: &Record) -> bool {
-        self.shards.cover(shard, record)
-    }
-
-    pub(super) fn step_store(
-        &mut self,
-        t: &mut Turn<'_>,
-        from: NodeId,
-        id: OpId,
-        key: Key,
-        record: Bytes,
-        reason: StoreReason,
-    ) {
-        let has_space = self.overlay.bytes() <= MESH_OVERLAY_BYTES_MAX;
-        let shard = self.shard_of(&key).filter(|shard| self.keeps(*shard) && has_space);
-        let bytes = record.clone();
-        let (Some(shard), Some(record)) = (shard, Record::decode(record)) else {
-            return self.send(t, from, Frame::Declined { id });
-        };
-        if !self.may_take(t, &key, &record, bytes.len()) {
-            let told = match reason {
-                _ if planted(Mutant::FullAcknowledged) => {
-                    Frame::Stored { id, outcome: StoreOutcome::Applied }
-                }
-                StoreReason::Write => Frame::NoSpace { id },
-                StoreReason::Repair => Frame::Declined { id },
-            };
-            return self.send(t, from, told);
-        }
-        let incoming = IncomingRecord { record: &record, bytes: Some(&bytes) };
-        let (outcome, seq) = self.absorb(t, &key, shard, incoming, reason);
-        let stored = Frame::Stored { id, outcome: self.outcome_told(outcome) };
-        if planted(Mutant::StoredBeforePersist) {
-            return self.send(t, from, stored);
-        }
-        self.after(t, seq, Then::Send(from, stored));
-    }
-
-    /// What the node that wanted something stored is told. A replica that has lost what it acknowledged before does not know
-    /// what the record has lost against.
-    pub(super) fn outcome_told(&self, outcome: StoreOutcome) -> StoreOutcome {
-        let is_kept = matches!(outcome, StoreOutcome::Applied | StoreOutcome::Superseded(_));
-        let forgot = self.readiness.is_wiped() && !planted(Mutant::RefillingAcknowledged);
-        if is_kept && forgot { StoreOutcome::Refilling } else { outcome }
-    }
-
-    pub(super) fn step_fetch(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId, key: Key) {
-        let Some(shard) = self.shard_of(&key).filter(|_| self.is_serving()) else {
-            return self.send(t, from, Frame::Declined { id });
-        };
-        let (record, seq) = self.overlay.get(t.rows, &rows::record(&key));
-        let marks = if record.is_none() { self.shards.marks(shard) } else { Watermarks::default() };
-        self.after(t, seq, Then::Send(from, Frame::Fetched { id, record, marks }));
-    }
-
-    pub(super) fn step_fetch_for(
-        &mut self,
-        t: &mut Turn<'_>,
-        from: NodeId,
-        id: OpId,
-        key: Key,
-        request: u64,
-    ) {
-        if self.shard_of(&key).is_none() || !self.is_serving() {
-            return self.send(t, from, Frame::Declined { id });
-        }
-        let (record, seq) = self.overlay.get(t.rows, &rows::record(&key));
-        let (attempts, noted) = self.overlay.get(t.rows, &rows::record(&key.of_request(request)));
-        self.after(t, seq.max(noted), Then::Send(from, Frame::FetchedFor { id, record, attempts }));
     }
 }
 
-/// When a record may be removed, if ever: a tombstone once all replicas have passed its stamp, an expiring record once all
-/// clocks have passed its end.
-pub(super) fn due(record: &Record) -> Option<Stamp> {
-    let Stamp(stamp) = record.header.stamp;
-    if record.is_tombstone() {
-        let kept = if record.ballot().is_some() { BALLOT_KEPT } else { Duration::ZERO };
-        let due = Stamp::at_ms(record.updated_ms() + kept.as_millis() as u64);
-        return Some(Stamp(due.0.max(stamp)));
-    }
-    record.header.expires_ms.map(|expires_ms| Stamp(Stamp::at_ms(expires_ms).0.max(stamp)))
+/// Whether the rows are those of an earlier incarnation of the node.
+pub(in crate::mesh) fn is_of_another_incarnation(actor: Actor, storage: &Storage, rows: &dyn Rows) -> bool {
+    stored_identity(storage, rows).is_some_and(|identity| identity.incarnation != actor.incarnation)
 }
 
-/// Another attempt at the same request was carried out, and what is here has come after it.
-fn was_applied_before(mine: &Record, incoming: &Record) -> bool {
-    let stamp = incoming.header.stamp;
-    let own = incoming.recent.iter().find(|recent| recent.stamp == stamp);
-    own.is_some_and(|own| {
-        mine.recent.iter().any(|other| other.request == own.request && other.stamp != stamp)
-    })
+fn stored_identity(storage: &Storage, rows: &dyn Rows) -> Option<Identity> {
+    storage.get(rows, rows::IDENTITY).0.and_then(Identity::decode)
 }

@@ -1,9 +1,9 @@
 //! The status of a node for operators and metrics: its topology, how far its records are replicated, which peers it takes for
 //! down. Nothing is decided by it.
 
-use super::Mesh;
 use crate::frame::Shard;
 use crate::hlc::Stamp;
+use crate::mesh::Mesh;
 use crate::topology::Epoch;
 use base::NodeId;
 use std::collections::BTreeMap;
@@ -38,34 +38,43 @@ impl Mesh {
     /// A digest of each shard that this node keeps: the same on every replica that holds the same. None while they
     /// are counted.
     pub fn digests(&self) -> Option<BTreeMap<Shard, u64>> {
-        let kept = self.all_shards().filter(|shard| self.keeps(*shard));
-        self.shards.are_built().then(|| kept.map(|shard| (shard, self.shards.sum(shard))).collect())
+        let kept = self.membership.all_shards().filter(|shard| self.membership.keeps(*shard));
+        self.replica
+            .shards
+            .are_built()
+            .then(|| kept.map(|shard| (shard, self.replica.shards.sum(shard))).collect())
+    }
+
+    /// Gives dots and answers readers.
+    pub fn is_serving(&self) -> bool {
+        self.membership.is_serving()
     }
 
     /// The time of the newest stamp that this node has given or believed.
     pub fn clock_ms(&self) -> u64 {
-        self.clock.last().ms()
+        self.replica.clock.last().ms()
     }
 
     pub fn status(&self) -> MachineStatus {
-        let kept: Vec<Shard> = self.all_shards().filter(|shard| self.keeps(*shard)).collect();
-        let others = self.topology.members().iter().map(|member| member.node);
+        let kept: Vec<Shard> =
+            self.membership.all_shards().filter(|shard| self.membership.keeps(*shard)).collect();
+        let others = self.membership.topology.members().iter().map(|member| member.node);
         MachineStatus {
-            epoch: self.topology.epoch,
-            is_serving: self.is_serving(),
-            is_full: self.is_full(),
+            epoch: self.membership.topology.epoch,
+            is_serving: self.membership.is_serving(),
+            is_full: self.replica.is_full(),
             n_shards: kept.len(),
-            n_filling: kept.iter().filter(|shard| self.is_newcomer(**shard)).count(),
+            n_filling: kept.iter().filter(|shard| self.membership.is_newcomer(**shard)).count(),
             repaired_upto: kept
                 .iter()
-                .map(|shard| self.shards.marks(*shard).of(self.params.actor.region))
+                .map(|shard| self.replica.shards.marks(*shard).of(self.params.actor.region))
                 .min()
                 .unwrap_or_default(),
-            digest: self.shards.are_built().then(|| self.shards.digest()),
-            down: others.filter(|node| self.peers.is_down(*node)).collect(),
-            hinted: self.hints.waiting().collect(),
-            overlay_bytes: self.overlay.bytes(),
-            n_operations: self.operations.len(),
+            digest: self.replica.shards.are_built().then(|| self.replica.shards.digest()),
+            down: others.filter(|node| self.membership.peers.is_down(*node)).collect(),
+            hinted: self.repair.hints.waiting().collect(),
+            overlay_bytes: self.replica.storage.bytes(),
+            n_operations: self.coordinator.operations.len(),
             log_bytes: self.remote.log.bytes,
             log_begins: self.remote.log.trimmed,
             log_ends: self.remote.log.last,

@@ -14,7 +14,9 @@ mod unenrolled;
 mod world;
 
 use super::*;
+use crate::actor::RegionId;
 use crate::context::Context;
+use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::op::{Attributes, Op};
 use crate::query::Query;
@@ -22,6 +24,7 @@ use crate::record::{Body, Kind, Record};
 use crate::request::{Scan, Write};
 use crate::topology::Epoch;
 use base::mutant::{Mutant, plant};
+use std::collections::BTreeMap;
 use world::{MS, World, member};
 
 const SECOND: u64 = 1_000 * MS;

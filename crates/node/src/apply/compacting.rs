@@ -21,7 +21,7 @@ impl Apply {
         pinned.map_or(coming, |pinned| pinned.max(self.lag_bound(now)).min(coming))
     }
 
-    fn lag_bound(&self, now: Instant) -> Revision {
+    pub(super) fn lag_bound(&self, now: Instant) -> Revision {
         let lag_max = self.params.compaction.lag_max;
         let by_age = self.lag_timeline.aged(now).unwrap_or(Revision::ZERO);
         by_age.max(Revision(self.state.revision().0.saturating_sub_unsigned(lag_max.revisions)))
@@ -97,6 +97,7 @@ impl Apply {
         };
         let mut output = CompactorOutput::default();
         act(&mut self.compactor, &context, &mut output);
+        out.compaction_rounds.extend(self.compactor.take_report());
         for (to, round) in output.peer_messages {
             self.send(now, to, round, out);
         }

@@ -105,6 +105,11 @@ impl RevisionHolds {
         used.map(|hold| hold.at).min()
     }
 
+    /// Every hold with its revision, and for how long it was unused.
+    pub fn iter(&self, now: Instant) -> impl Iterator<Item = (HoldId, Revision, Duration)> {
+        self.0.iter().map(move |(id, hold)| (*id, hold.at, now.since(hold.used)))
+    }
+
     /// Ends holds that a compaction waits for and that were unused for long.
     pub fn expire(&mut self, now: Instant, floor: Revision) {
         let idle_max = Duration::from_millis(HOLD_IDLE_MILLIS_MAX);

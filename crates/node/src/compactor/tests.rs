@@ -217,3 +217,29 @@ fn a_new_leader_starts_a_round_and_a_follower_does_nothing() {
     world.compactor.set_leading(now, None);
     assert_eq!(world.after(100), CompactorOutput::default());
 }
+
+#[test]
+fn a_round_is_reported_once_with_what_held_it_back() {
+    let mut world = World::new();
+    assert_eq!(world.needs([1_000, 8, 900]), None);
+    let report = world.compactor.take_report().expect("the round has ended");
+    assert_eq!((report.outcome.clone(), report.held_by()), (RoundOutcome::HeldBack, Some((B, Revision(8)))));
+    assert_eq!(world.compactor.take_report(), None);
+    assert_eq!(world.compactor.last_round(), Some(&report));
+    assert_eq!(world.needs([1_000, 500, 900]), Some(499));
+    for member in [A, B, C] {
+        world.on_message(member, CompactionSignal::Agreed);
+    }
+    let report = world.compactor.take_report().expect("the round has ended");
+    assert_eq!((report.outcome, report.to), (RoundOutcome::Compacted, Revision(499)));
+}
+
+#[test]
+fn a_round_that_is_not_answered_names_the_silent() {
+    let mut world = World::new();
+    world.after(5);
+    world.on_message(A, CompactionSignal::Need(Revision(1_000)));
+    world.after(2);
+    let report = world.compactor.take_report().expect("the round has ended");
+    assert_eq!(report.outcome, RoundOutcome::Unanswered(BTreeSet::from([B, C])));
+}

@@ -3,7 +3,7 @@
 //! A token goes in with a call and the handle that acts as its user comes out, without waiting. What the user may do
 //! is decided where the request is applied, as always.
 
-use super::{HandleCaller, certificate_token, index_of, signed};
+use super::{AuthHandle, HandleCaller, certificate_token, index_of, signed};
 use crate::handle::Handle;
 use base::Instant;
 use bytes::Bytes;
@@ -33,21 +33,21 @@ impl Admission {
     /// Whether admitting the token would still give this handle. Revoked tokens end with a new revision.
     pub fn holds(&self, token: &[u8]) -> bool {
         self.token == token
-            && self.revision == self.handle.auth_state().revision.load(Ordering::Acquire)
+            && self.revision == self.handle.auth().auth_state().revision.load(Ordering::Acquire)
             && self.handle.shared.core.clock.now() < self.until
     }
 }
 
-impl Handle {
+impl AuthHandle<'_> {
     /// Admits a caller by what this member knows. `None` while auth is off, and if admitting it takes waiting or ends in a
     /// refusal: `admit` does both.
-    pub fn admit_at_once(&self, token: &[u8]) -> Option<Admission> {
+    pub fn admit_at_once(self, token: &[u8]) -> Option<Admission> {
         let text = std::str::from_utf8(token).ok()?;
         let name = certificate_token::name_in(text);
         let auth_state = self.auth_state();
         // In this order: a token that is found ended no earlier than this revision.
         let revision = Some(auth_state.revision.load(Ordering::Acquire)).filter(|revision| *revision != 0)?;
-        let now = self.shared.core.clock.now();
+        let now = self.handle.core().clock.now();
         let (caller, until) = match &auth_state.signed {
             Some(signed) if name.is_none() => {
                 let wall = signed::since_1970();
@@ -57,7 +57,9 @@ impl Handle {
                 (caller, now.after(left))
             }
             _ => {
-                if name.is_none() && index_of(text).is_some_and(|index| index > self.status().applied.0) {
+                if name.is_none()
+                    && index_of(text).is_some_and(|index| index > self.handle.status().applied.0)
+                {
                     return None;
                 }
                 let name = name.or_else(|| auth_state.user_of(now, text))?;
@@ -66,6 +68,6 @@ impl Handle {
         };
         let asking = HandleCaller { caller, token: Some(text.into()) };
         let token = Bytes::copy_from_slice(token);
-        Some(Admission { handle: self.with_caller(asking), token, revision, until })
+        Some(Admission { handle: self.handle.with_caller(asking), token, revision, until })
     }
 }

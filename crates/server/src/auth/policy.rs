@@ -6,14 +6,14 @@
 use super::rights::{DataRights, DataVerb};
 use super::token_keys::TokenKeys;
 use super::{HandleCaller, RequiredAccess, SignedTokens, certificate_token};
-use crate::auth::AuthState;
 use crate::auth::signed::since_1970;
+use crate::auth::{AuthHandle, AuthState};
 use crate::handle::Handle;
 use base::{Code, Instant};
 use bytes::Bytes;
 use coord::{Auth, Caller, Document, Policy, TokenKey};
 use jwt::{Claims, JwtKeys, SigningMethod};
-use mesh::key::Key;
+use mesh::Key;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -245,20 +245,20 @@ impl AuthState {
 }
 
 /// What a node without the coordination store serves beside data, as its status, is permitted by the policy that it was told.
-impl Handle {
-    pub(super) async fn admit_by_policy(&self, token: &str) -> Result<Handle, Code> {
-        if !self.is_auth_on() {
-            return Ok(self.with_caller(HandleCaller::default()));
+impl AuthHandle<'_> {
+    pub(super) async fn admit_by_policy(self, token: &str) -> Result<Handle, Code> {
+        if !self.is_on() {
+            return Ok(self.handle.with_caller(HandleCaller::default()));
         }
         let caller = self.data_caller(Some(Credentials::Token(token))).await?;
         let revision = self.auth_state().revision.load(Ordering::Acquire);
         let caller = Caller::User { name: caller.user.clone(), revision };
-        Ok(self.with_caller(HandleCaller { caller, token: Some(token.into()) }))
+        Ok(self.handle.with_caller(HandleCaller { caller, token: Some(token.into()) }))
     }
 
-    pub(super) fn check_by_policy(&self, need: &RequiredAccess) -> Result<(), Code> {
-        let name = match self.caller() {
-            _ if !self.is_auth_on() => return Ok(()),
+    pub(super) fn check_by_policy(self, need: &RequiredAccess) -> Result<(), Code> {
+        let name = match self.handle.caller() {
+            _ if !self.is_on() => return Ok(()),
             Caller::Member => return Ok(()),
             Caller::Anonymous => return Err(Code::UserEmpty),
             Caller::User { name, .. } => name,
@@ -275,29 +275,29 @@ impl Handle {
     }
 
     /// Refuses a caller that is not known, on a node that has nothing of the coordination store to judge it by.
-    pub fn refuse_strangers_to_data_nodes(&self) -> Result<(), Code> {
-        if self.is_data_only() { self.check_by_policy(&RequiredAccess::User) } else { Ok(()) }
+    pub fn refuse_strangers_to_data_nodes(self) -> Result<(), Code> {
+        if self.handle.is_data_only() { self.check_by_policy(&RequiredAccess::User) } else { Ok(()) }
     }
 }
 
-impl Handle {
+impl AuthHandle<'_> {
     /// How long ago the policy of the data plane was last known to be the newest.
-    pub fn policy_age(&self) -> Option<Duration> {
-        let core = &self.shared.core;
+    pub fn policy_age(self) -> Option<Duration> {
+        let core = self.handle.core();
         core.auth.data.age(core.clock.now())
     }
 
     /// Whether a cached caller is still valid.
-    pub fn is_current(&self, caller: &DataCaller) -> bool {
-        let (data, now) = (&self.auth_state().data, self.shared.core.clock.now());
+    pub fn is_current(self, caller: &DataCaller) -> bool {
+        let (data, now) = (&self.auth_state().data, self.handle.core().clock.now());
         caller.generation == data.generation.load(Ordering::Acquire)
             && now < caller.until
             && data.check_age(now).is_ok()
     }
 
     /// The caller with these credentials, by what this node knows. Only a password that was not seen before takes long.
-    pub async fn data_caller(&self, credentials: Option<Credentials<'_>>) -> Result<Arc<DataCaller>, Code> {
-        self.auth_state().data.check_age(self.shared.core.clock.now())?;
+    pub async fn data_caller(self, credentials: Option<Credentials<'_>>) -> Result<Arc<DataCaller>, Code> {
+        self.auth_state().data.check_age(self.handle.core().clock.now())?;
         match credentials {
             None => Err(Code::UserEmpty),
             Some(Credentials::Token(token)) => self.caller_of_token(token).await,
@@ -305,19 +305,19 @@ impl Handle {
         }
     }
 
-    async fn caller_of_token(&self, token: &str) -> Result<Arc<DataCaller>, Code> {
+    async fn caller_of_token(self, token: &str) -> Result<Arc<DataCaller>, Code> {
         let data = &self.auth_state().data;
         let known =
             data.callers.lock().expect("no thread panics while it holds the callers").get(token).cloned();
         if let Some(caller) = known.filter(|caller| self.is_current(caller)) {
             return Ok(caller);
         }
-        let began = self.shared.core.clock.now();
+        let began = self.handle.core().clock.now();
         let (snapshot, user) = loop {
             let snapshot = data.snapshot();
             match self.user_of_token(&snapshot, token) {
                 TokenLookup::User(user) => break (snapshot, user),
-                TokenLookup::Ahead if self.shared.core.clock.now().since(began) < POLICY_WAIT_MAX => {
+                TokenLookup::Ahead if self.handle.core().clock.now().since(began) < POLICY_WAIT_MAX => {
                     tokio::time::sleep(POLICY_POLL).await;
                 }
                 TokenLookup::Ahead | TokenLookup::Unknown => return Err(Code::InvalidAuthToken),
@@ -333,13 +333,13 @@ impl Handle {
     }
 
     /// A remembered token first, because a lookup keeps it alive; then a signed one.
-    fn user_of_token(&self, snapshot: &PolicySnapshot, token: &str) -> TokenLookup {
+    fn user_of_token(self, snapshot: &PolicySnapshot, token: &str) -> TokenLookup {
         let auth_state = self.auth_state();
         if let Some(user) = certificate_token::name_in(token) {
             return TokenLookup::User(user);
         }
-        if auth_state.signed.is_none() && !self.is_data_only() {
-            let now = self.shared.core.clock.now();
+        if auth_state.signed.is_none() && !self.handle.is_data_only() {
+            let now = self.handle.core().clock.now();
             if let Some(user) = auth_state.user_of(now, token) {
                 return TokenLookup::User(user);
             }
@@ -355,15 +355,15 @@ impl Handle {
                 }
             }
             // The entry that made it may not have been applied here yet.
-            None if super::index_of(token).is_some_and(|index| index > self.status().applied.0) => {
+            None if super::index_of(token).is_some_and(|index| index > self.handle.status().applied.0) => {
                 TokenLookup::Ahead
             }
             None => TokenLookup::Unknown,
         }
     }
 
-    async fn caller_of_password(&self, user: &str, password: &str) -> Result<Arc<DataCaller>, Code> {
-        if self.is_data_only() {
+    async fn caller_of_password(self, user: &str, password: &str) -> Result<Arc<DataCaller>, Code> {
+        if self.handle.is_data_only() {
             return Err(Code::PasswordNotHere);
         }
         self.compare_password(&self.auth_state().current(), None, user, password).await?;
@@ -371,11 +371,11 @@ impl Handle {
         self.caller_in(&snapshot, user.into()).map(Arc::new)
     }
 
-    fn caller_in(&self, snapshot: &PolicySnapshot, user: Arc<str>) -> Result<DataCaller, Code> {
+    fn caller_in(self, snapshot: &PolicySnapshot, user: Arc<str>) -> Result<DataCaller, Code> {
         if !snapshot.policy.users.contains_key(&user) {
             return Err(Code::InvalidAuthToken);
         }
-        let until = self.shared.core.clock.now().after(LOOKED_UP_FOR);
+        let until = self.handle.core().clock.now().after(LOOKED_UP_FOR);
         let rights = snapshot.rights_of(&user);
         Ok(DataCaller { user, rights, generation: snapshot.generation, until })
     }

@@ -2,8 +2,8 @@
 //! read it. A token goes in and a handle that acts as its user comes out, with the auth revision that the token was
 //! signed at. So a change of users, roles or permissions ends every signed token.
 
-use crate::auth::HandleCaller;
 use crate::auth::fair_queue::LoginSource;
+use crate::auth::{AuthHandle, HandleCaller};
 use crate::handle::Handle;
 use base::Code;
 use coord::Caller;
@@ -18,28 +18,28 @@ pub struct SignedTokens {
     pub ttl: Duration,
 }
 
-impl Handle {
-    pub(super) async fn admit_signed(&self, signed: &SignedTokens, token: &str) -> Result<Handle, Code> {
+impl AuthHandle<'_> {
+    pub(super) async fn admit_signed(self, signed: &SignedTokens, token: &str) -> Result<Handle, Code> {
         let claims = signed.keys.read(token, since_1970());
         // The member that signed it knew an auth revision that this member may not have applied yet.
-        let is_news = |claims: &Claims| !self.is_auth_on() || claims.revision > self.auth_revision();
+        let is_news = |claims: &Claims| !self.is_on() || claims.revision > self.auth_revision();
         if claims.as_ref().is_some_and(is_news) {
             self.catch_up().await?;
         }
-        if !self.is_auth_on() {
-            return Ok(self.with_caller(HandleCaller::default()));
+        if !self.is_on() {
+            return Ok(self.handle.with_caller(HandleCaller::default()));
         }
         // A token of a future revision was signed by another cluster, or by this one before it lost writes.
         let revision = self.auth_revision();
         let claims = claims.filter(|claims| claims.revision <= revision).ok_or(Code::InvalidAuthToken)?;
         let caller = Caller::User { name: claims.user.into(), revision: claims.revision };
-        Ok(self.with_caller(HandleCaller { caller, token: Some(token.into()) }))
+        Ok(self.handle.with_caller(HandleCaller { caller, token: Some(token.into()) }))
     }
 
     /// The caller has compared the password with the hash at this revision. If that changes meanwhile, the
     /// token is of an old revision already.
     pub(super) async fn sign_token(
-        &self,
+        self,
         signed: &SignedTokens,
         user: String,
         revision: u64,
@@ -48,7 +48,7 @@ impl Handle {
         // Some methods take milliseconds.
         let sign = move || keys.sign(&Claims { user, revision, ends });
         let source = LoginSource::default();
-        let token = self.auth_state().hashing.run(source, self.shared.request_timeout, sign).await?;
+        let token = self.auth_state().hashing.run(source, self.handle.request_timeout(), sign).await?;
         token.map_err(|error| match error {
             jwt::Error::VerifyOnly => Code::VerifyOnly,
             error => {
@@ -58,7 +58,7 @@ impl Handle {
         })
     }
 
-    fn auth_revision(&self) -> u64 {
+    fn auth_revision(self) -> u64 {
         self.auth_state().current().revision()
     }
 }

@@ -3,7 +3,7 @@
 use super::meter::Meter;
 use super::value::ScriptValue;
 use bytes::Bytes;
-use mesh::handler::{Handler, NoScript};
+use mesh::{Handler, NoScript};
 use rhai::{Dynamic, Engine, EvalAltResult, ImmutableString};
 
 type Outcome<T> = Result<T, Box<EvalAltResult>>;

@@ -1,7 +1,7 @@
 //! Scripts that do their work, and scripts that try to take everything.
 
 use super::*;
-use mesh::handler::{Handler, MergeLaw};
+use mesh::{Handler, MergeLaw};
 
 fn run(source: &str, left: &Bytes, right: &Bytes) -> Result<Bytes, ScriptFailure> {
     Scripts::default().run(source, left, right, Instant::now() + TIME_MAX * 30)

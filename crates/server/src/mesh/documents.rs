@@ -8,7 +8,7 @@ use base::Instant;
 use base::codec::{Reader, put_varint};
 use bytes::Bytes;
 use coord::{Documents, POLICY};
-use mesh::{Regions, regions};
+use mesh::{Regions, documents};
 use mesh_node::{Document, FOLLOWED, read_regions};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -83,7 +83,7 @@ pub(super) fn learn_auth(core: &Core, now: Instant, told: &Document) {
 
 /// The table of regions that the cluster has agreed on, as far as it is known here.
 pub(crate) fn table(core: &Core) -> Regions {
-    let Some(document) = core.documents.get(regions::DOCUMENT) else { return Regions::default() };
+    let Some(document) = core.documents.get(documents::REGIONS) else { return Regions::default() };
     read_regions(document.version, document.bytes).unwrap_or_else(|| {
         tracing::error!(version = document.version, "the table of regions cannot be read");
         Regions::default()

@@ -5,7 +5,7 @@ use crate::handle::Handle;
 use base::{Code, NodeId};
 use bytes::Bytes;
 use coord::{Command, SetDocument};
-use mesh::plan::{DOCUMENT, MeshPlan};
+use mesh::{MeshPlan, documents};
 
 /// How often a change is made again because another came first.
 const ATTEMPTS: usize = 16;
@@ -18,7 +18,7 @@ impl Handle {
             if let Some(node) = plan.node_at(address) {
                 return Ok(node);
             }
-            let node = self.next_node_id();
+            let node = self.members().next_id();
             match self.propose_blocking(&replace(&plan, &plan.with_node(node, address))) {
                 Ok(_) => return Ok(node),
                 Err(Code::DocumentChanged) => {}
@@ -31,10 +31,10 @@ impl Handle {
     /// Tells a node to hand over what it has and go, or to stay after all.
     pub async fn let_node_go(&self, node: NodeId, leaving: bool) -> Result<(), Code> {
         for _ in 0..ATTEMPTS {
-            let (_, bytes) = self.document(DOCUMENT).await?.ok_or(Code::NotInStep)?;
+            let (_, bytes) = self.documents().get(documents::PLAN).await?.ok_or(Code::NotInStep)?;
             let plan = MeshPlan::decode(bytes).ok_or(Code::NotInStep)?;
             let Some(next) = plan.with_leaving(node, leaving)? else { return Ok(()) };
-            match self.set_document(DOCUMENT, plan.epoch().0, next.encode()).await {
+            match self.documents().set(documents::PLAN, plan.epoch().0, next.encode()).await {
                 Err(Code::DocumentChanged) => {}
                 outcome => return outcome.map(|_| ()),
             }
@@ -43,12 +43,12 @@ impl Handle {
     }
 
     fn plan_here(&self) -> Result<MeshPlan, Code> {
-        let (_, bytes): (u64, Bytes) = self.document_here(DOCUMENT).ok_or(Code::NotInStep)?;
+        let (_, bytes): (u64, Bytes) = self.documents().get_here(documents::PLAN).ok_or(Code::NotInStep)?;
         MeshPlan::decode(bytes).ok_or(Code::NotInStep)
     }
 }
 
 fn replace(plan: &MeshPlan, next: &MeshPlan) -> Command {
-    let (name, bytes) = (DOCUMENT.to_owned(), next.encode());
+    let (name, bytes) = (documents::PLAN.to_owned(), next.encode());
     Command::Document(SetDocument { name, expect: plan.epoch().0, bytes })
 }

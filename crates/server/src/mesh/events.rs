@@ -1,8 +1,7 @@
 //! Log lines and counts for the events of the mesh.
 
 use crate::mesh::status::MeshCounts;
-use mesh::incarnation::CatchUp;
-use mesh::mesh::MeshEvent;
+use mesh::{CatchUp, MeshEvent};
 use mesh_node::DriverEvent;
 
 /// What the machine notes.

@@ -4,8 +4,7 @@
 use base::Instant;
 use base::codec::{Reader, put_varint};
 use bytes::Bytes;
-use mesh::home_election::HomeLease;
-use mesh::homes::HomeScope;
+use mesh::{HomeLease, HomeScope};
 use mesh_node::{AskTime, HeldHome};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;

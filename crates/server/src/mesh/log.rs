@@ -3,8 +3,7 @@
 use crate::core::Core;
 use crate::durable_log::LogFile;
 use engine::{Error, MeshLog};
-use mesh::mesh::Persist;
-use mesh::overlay::Seq;
+use mesh::{Persist, Seq};
 use std::sync::Arc;
 use std::time::Duration;
 

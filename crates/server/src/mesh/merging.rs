@@ -11,12 +11,9 @@ use crate::mesh::handle::MeshHandle;
 use base::Code;
 use base::limits::MESH_SIBLINGS_MAX;
 use bytes::Bytes;
-use mesh::Handlers;
-use mesh::handler::{DOCUMENT, Handler};
-use mesh::op::{Attributes, Op};
-use mesh::record::{Body, Kind, Record};
-use mesh::request::{Reply, Request, Write};
-use mesh::siblings::Siblings;
+use mesh::{
+    Attributes, Body, Handler, Handlers, Kind, Op, Record, Reply, Request, Siblings, Write, documents,
+};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -91,7 +88,8 @@ impl Merging {
 
     fn handlers(&self, core: &Core) -> Arc<Handlers> {
         let mut known = self.known.lock().expect("no thread panics while it holds the handlers");
-        if let Some(document) = core.documents.get(DOCUMENT).filter(|document| document.version != known.0)
+        if let Some(document) =
+            core.documents.get(documents::HANDLERS).filter(|document| document.version != known.0)
             && let Some(handlers) = Handlers::decode(document.bytes)
         {
             *known = (document.version, Arc::new(handlers));

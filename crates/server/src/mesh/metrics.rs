@@ -3,8 +3,7 @@
 
 use crate::mesh::status::{MeshCounts, MeshStatus};
 use crate::registry::Registry;
-use mesh::RegionState;
-use mesh::request::{Reply, Request};
+use mesh::{RegionState, Reply, Request};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;

@@ -23,14 +23,10 @@ use bytes::Bytes;
 use coord::{Command, SetDocument};
 use disk::Disk;
 use engine::{IncarnationFile, MeshView};
-use mesh::document_exchange;
-use mesh::frame::Envelope;
-use mesh::home_election::HomeMessage;
-use mesh::incarnation::CatchUp;
-use mesh::node_report::NodeReport;
-use mesh::overlay::Seq;
-use mesh::request::{Reply, Request};
-use mesh::{DiskSpace, Dot, Mesh, Now, RegionId};
+use mesh::{
+    CatchUp, DiskSpace, DocumentMessage, Dot, Envelope, HomeMessage, Mesh, NodeReport, Now, RegionId, Reply,
+    Request, Seq,
+};
 use mesh_node::{
     AskTime, CoordMembers, Document, DocumentProposal, Driver, DriverSettings, HeldHome, Input, Output,
 };
@@ -89,7 +85,7 @@ pub(crate) enum MeshMessage {
     /// From the leader of another region, of the documents that regions share.
     SharedDocuments {
         region: RegionId,
-        message: document_exchange::Message,
+        message: DocumentMessage,
     },
     /// What the leader of this region says that the region may write.
     Held(Vec<HeldHome>),

@@ -4,7 +4,7 @@
 use crate::mesh::DeferredTurn;
 use crate::mesh::worker::WorkerReply;
 use base::Code;
-use mesh::request::Reply;
+use mesh::Reply;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot;

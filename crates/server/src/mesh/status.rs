@@ -2,11 +2,7 @@
 
 use crate::mesh::metrics::RequestKind;
 use base::NodeId;
-use mesh::mesh::status::MachineStatus;
-use mesh::request::Reply;
-use mesh::ring::Partition;
-use mesh::topology::MovePhase;
-use mesh::{RegionState, Topology};
+use mesh::{MachineStatus, MovePhase, Partition, RegionState, Reply, Topology};
 
 #[derive(Clone, Debug, Default)]
 pub struct MeshStatus {

@@ -7,7 +7,7 @@ use crate::durable_log;
 use crate::fatal::fatal;
 use crate::mesh::node::MeshMessage;
 use engine::MeshStore;
-use mesh::overlay::{Flush, FlushedRows};
+use mesh::{Flush, FlushedRows};
 use std::time::Instant;
 
 /// What is asked of the thread.

@@ -7,10 +7,7 @@ use base::NodeId;
 use base::codec::{Reader, put_bytes, put_varint};
 use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX};
 use bytes::Bytes;
-use mesh::document_exchange;
-use mesh::frame::{Envelope, FrameError};
-use mesh::home_election::HomeMessage;
-use mesh::node_report::NodeReport;
+use mesh::{DocumentMessage, Envelope, FrameError, HomeMessage, NodeReport};
 use mesh_node::{AskTime, Document, HeldHome};
 use std::collections::BTreeMap;
 
@@ -42,7 +39,7 @@ pub(crate) enum WireMessage {
     /// To the leader of another region, of homes.
     HomeMessage(HomeMessage),
     /// To the leader of another region, of the documents that regions share.
-    SharedDocuments(document_exchange::Message),
+    SharedDocuments(DocumentMessage),
     /// What the region may write, and for how long still.
     Held(Vec<HeldHome>),
     /// To the leader: what may the region write?
@@ -190,7 +187,7 @@ impl FrameAssembler {
             Some(DOCUMENT) => decode_document(reader).map(WireMessage::Document),
             Some(WORD) => HomeMessage::decode(reader.rest()).map(WireMessage::HomeMessage),
             Some(SHARED_DOCUMENTS) => {
-                document_exchange::Message::decode(reader.rest()).map(WireMessage::SharedDocuments)
+                DocumentMessage::decode(reader.rest()).map(WireMessage::SharedDocuments)
             }
             Some(HELD) => decode_held(reader.rest()).map(WireMessage::Held),
             Some(ASK_TENURES) => decode_asked(reader.rest()).map(WireMessage::AskHomeLeases),
@@ -232,9 +229,7 @@ impl FrameAssembler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mesh::frame::{Frame, OpId, StoreReason};
-    use mesh::key::Key;
-    use mesh::topology::Epoch;
+    use mesh::{Epoch, Frame, Key, OpId, StoreReason};
 
     fn store(len: usize) -> Envelope {
         let frame = Frame::Store {

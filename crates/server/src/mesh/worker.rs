@@ -6,7 +6,7 @@
 
 use crate::reply_inbox::ReplyInbox;
 use base::Code;
-use mesh::request::Reply;
+use mesh::Reply;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

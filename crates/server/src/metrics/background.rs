@@ -3,7 +3,9 @@
 //! not with each request.
 
 use crate::registry::Registry;
+use node::RoundReport;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,6 +24,8 @@ pub(crate) struct BackgroundMetrics {
     versions_swept: Counter,
     quota: Gauge,
     compaction_milliseconds: Histogram,
+    watch_lag: Gauge,
+    rounds: Family<Vec<(&'static str, &'static str)>, Counter>,
 }
 
 impl BackgroundMetrics {
@@ -38,6 +42,8 @@ impl BackgroundMetrics {
             versions_swept: Counter::default(),
             quota: Gauge::default(),
             compaction_milliseconds: milliseconds(),
+            watch_lag: Gauge::default(),
+            rounds: Family::default(),
         };
         let counters = [
             (&background.slow_applies, "etcd_server_slow_apply", "Times that entries took long to apply"),
@@ -78,7 +84,25 @@ impl BackgroundMetrics {
             "How much may be stored",
             background.quota.clone(),
         );
+        registry.register(
+            "althing_watch_lag_revisions",
+            "Revisions that the slowest watch has not been sent",
+            background.watch_lag.clone(),
+        );
+        registry.register(
+            "althing_compaction_rounds",
+            "Rounds of automatic compaction that this member led, by outcome",
+            background.rounds.clone(),
+        );
         background
+    }
+
+    pub fn set_watch_lag(&self, revisions: u64) {
+        self.watch_lag.set(i64::try_from(revisions).unwrap_or(i64::MAX));
+    }
+
+    pub fn count_round(&self, round: &RoundReport) {
+        self.rounds.get_or_create(&vec![("outcome", round.outcome.name())]).inc();
     }
 
     /// No quota is the largest number.

@@ -4,20 +4,20 @@
 //! small. By the time that the request is applied they may have grown, as much as others write meanwhile.
 
 use super::{BudgetShare, HoldKind, KeyEncoder};
-use crate::handle::Handle;
+use crate::handle::KvHandle;
 use base::limits::RANGE_WHOLE_BYTES_MAX;
 use base::{Code, Revision};
 use coord::request::Range;
 use std::sync::Arc;
 
-impl Handle {
+impl KvHandle<'_> {
     pub async fn reserve_for(
-        &self,
+        self,
         ranges: Vec<Range>,
         encode: &Arc<dyn KeyEncoder>,
     ) -> Result<Option<BudgetShare>, Code> {
-        let budget = &self.core().budget;
-        let now = self.status().revision;
+        let budget = &self.handle.core().budget;
+        let now = self.handle.status().revision;
         let mut bytes = 0;
         for range in ranges {
             let revision = if range.revision == Revision::ZERO { now } else { range.revision };
@@ -42,7 +42,7 @@ impl Handle {
         budget.reserve(bytes).await.map(Some)
     }
 
-    async fn size_of(&self, range: Range, encode: Arc<dyn KeyEncoder>) -> Result<u64, Code> {
+    async fn size_of(self, range: Range, encode: Arc<dyn KeyEncoder>) -> Result<u64, Code> {
         let pieces = self.pieces(range, HoldKind::EndsWithCompaction, encode).await?;
         Ok(pieces.survey().await?.bytes)
     }

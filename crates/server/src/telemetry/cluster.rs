@@ -105,7 +105,7 @@ impl Handle {
         let role = match () {
             () if self.is_data_only() => "data",
             () if status.is_leader => "leader",
-            () if self.is_learner() => "learner",
+            () if self.members().is_learner() => "learner",
             () => "follower",
         };
         let texts = [
@@ -132,7 +132,7 @@ impl Handle {
             ("watches", status.watches.watches as f64),
             ("watch_streams", status.watches.streams as f64),
             ("watches_behind", status.watches.behind as f64),
-            ("peer_port_open", flag(self.has_open_peer_port())),
+            ("peer_port_open", flag(self.peer_port().is_open())),
             ("data_store_bytes", mesh.store_bytes as f64),
             ("data_log_bytes", mesh.log_bytes as f64),
             ("data_serving", flag(mesh.machine.as_ref().is_some_and(|machine| machine.is_serving))),

@@ -4,7 +4,7 @@
 use crate::handle::Handle;
 use base::{NodeId, Term};
 use coord::AlarmKind;
-use mesh::topology::MemberState;
+use mesh::MemberState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The last so many are kept.
@@ -43,7 +43,7 @@ pub struct Observation {
 impl Observation {
     pub fn of(handle: &Handle, logins_refused: u64) -> Observation {
         let status = handle.status();
-        let members = handle.members();
+        let members = handle.members().list();
         let mesh = handle.mesh();
         let topology = mesh.topology();
         let moving = mesh.status().moving;
@@ -66,8 +66,8 @@ impl Observation {
             ring: topology.members().iter().map(|member| (member.node, standing(member.state))).collect(),
             is_moving: moving.n_pending + moving.n_switched + moving.n_moved > 0,
             regions: regions.map(|info| (info.region.name.clone(), healthy(&info))).collect(),
-            alarms: handle.known_alarms().iter().map(alarm).collect(),
-            is_auth_on: handle.is_auth_on(),
+            alarms: handle.maintenance().known_alarms().iter().map(alarm).collect(),
+            is_auth_on: handle.auth().is_on(),
             logins_refused,
         }
     }

@@ -17,7 +17,7 @@ fn every_member_takes_writes_and_every_member_reads_them() {
             assert_eq!(world.value(reader, &key).unwrap(), "v", "written by {writer}, read by {reader}");
         }
     }
-    let text = world.handle(0).metrics();
+    let text = world.handle(0).maintenance().metrics();
     assert!(text.contains("etcd_network_peer_sent_bytes_total{To="), "{text}");
     assert!(text.contains("etcd_network_peer_sent_failures_total{To="), "{text}");
 }
@@ -55,7 +55,7 @@ fn a_follower_that_missed_more_than_the_log_keeps_is_given_a_snapshot() {
     let committed = world.handle(writer).status().committed;
     world.restart(follower);
     eventually(|| (world.handle(follower).status().applied >= committed).then_some(()));
-    let figures = world.handle(follower).metrics();
+    let figures = world.handle(follower).maintenance().metrics();
     assert!(figures.contains("althing_snapshots_installed_total 1\n"), "{figures}");
     for count in 0..100 {
         assert_eq!(world.value(follower, &format!("k{count}")).unwrap(), value);
@@ -92,7 +92,7 @@ fn callers_of_the_other_members_are_not_refused_while_the_leader_drains() {
         let (answered, enough) = (answered.clone(), enough.clone());
         world.spawn(async move {
             while !enough.load(Ordering::Relaxed) {
-                handle.submit(put(&format!("k{number}"), "v")).await.unwrap();
+                handle.kv().submit(put(&format!("k{number}"), "v")).await.unwrap();
                 answered.fetch_add(1, Ordering::Relaxed);
             }
         })

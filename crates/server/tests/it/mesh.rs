@@ -3,10 +3,7 @@
 use crate::world::{World, eventually};
 use base::{Code, NodeId};
 use bytes::Bytes;
-use mesh::key::Key;
-use mesh::record::Kind;
-use mesh::request::{Reply, Request, Scan, Write};
-use mesh::{Attributes, Body, Op};
+use mesh::{Attributes, Body, Key, Kind, Op, Reply, Request, Scan, Write};
 use server::{Config, Handle, JoinConfig, Server, Worker};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -112,7 +109,7 @@ fn a_node_alone_serves_and_keeps_what_it_acknowledged() {
     assert_eq!(world.handle(0).mesh().status().incarnation, before, "it is the same life");
     let topology = world.handle(0).mesh().topology();
     assert_eq!((topology.epoch.0, topology.members().len()), (1, 1));
-    let figures = world.handle(0).metrics();
+    let figures = world.handle(0).maintenance().metrics();
     assert!(figures.contains("althing_mesh_requests_total{kind=\"read\",outcome=\"done\"}"), "{figures}");
     assert!(figures.contains("althing_mesh_serving 1"), "{figures}");
 }
@@ -124,7 +121,7 @@ fn what_is_asked_together_in_a_lane_is_made_durable_together() {
     let world = World::start_in(dir, 1, quick);
     world.put_mesh(0, "ready", "1");
     let n_syncs = || {
-        let figures = world.handle(0).metrics();
+        let figures = world.handle(0).maintenance().metrics();
         let count = |line: &str| {
             line.strip_prefix("althing_mesh_log_fsync_duration_seconds_count ")?.parse::<u64>().ok()
         };
@@ -264,17 +261,17 @@ fn a_document_is_replaced_by_compare_and_set_and_read_everywhere() {
     let world = World::start(3, quick);
     world.put(0, "so that there is a leader", "v");
     let set = |idx: usize, expect: u64, text: &'static str| {
-        world.block_on(world.handle(idx).set_document("test", expect, Bytes::from_static(text.as_bytes())))
+        world.block_on(world.handle(idx).documents().set("test", expect, Bytes::from_static(text.as_bytes())))
     };
     assert_eq!(set(0, 0, "one"), Ok(1));
     assert_eq!(set(1, 0, "two"), Err(Code::DocumentChanged));
     assert_eq!(set(2, 1, "two"), Ok(2));
     for idx in 0..3 {
-        let found = world.block_on(world.handle(idx).document("test")).unwrap();
+        let found = world.block_on(world.handle(idx).documents().get("test")).unwrap();
         assert_eq!(found, Some((2, Bytes::from_static(b"two"))));
-        assert_eq!(world.block_on(world.handle(idx).document("absent")), Ok(None));
+        assert_eq!(world.block_on(world.handle(idx).documents().get("absent")), Ok(None));
     }
-    assert_eq!(world.block_on(world.handle(0).set_document("", 0, Bytes::new())), Err(Code::BadDocument));
+    assert_eq!(world.block_on(world.handle(0).documents().set("", 0, Bytes::new())), Err(Code::BadDocument));
 }
 
 #[test]
@@ -287,7 +284,7 @@ fn the_ring_follows_the_members() {
     let leader = world.leader();
     let leaver = (leader + 1) % 4;
     let id = world.handle(leaver).identity().member;
-    eventually(|| world.block_on(world.handle(leader).remove_member(id)).is_ok().then_some(()));
+    eventually(|| world.block_on(world.handle(leader).members().remove(id)).is_ok().then_some(()));
     world.take(leaver).stop();
     eventually(|| {
         let nodes = settled(&world.handle(leader));
@@ -336,7 +333,7 @@ fn a_node_without_coords_data_serves_and_is_filled_again_after_it_lost_everythin
     assert!(node.handle().is_data_only());
     let me = node.handle().identity().member;
     eventually(|| settled(&node.handle()).contains(&me).then_some(()));
-    assert_eq!(world.handle(0).members().len(), 3, "it is no member of coord");
+    assert_eq!(world.handle(0).members().list().len(), 3, "it is no member of coord");
     assert_eq!(node.handle().status().applied.0, 0, "and holds nothing of it");
     let ask = |handle: &Handle, request: Request| world.block_on(handle.mesh().request(request, None));
     eventually(|| matches!(ask(&node.handle(), put("by-it", "v")), Ok(Reply::Written(_))).then_some(()));
@@ -398,7 +395,7 @@ fn five_become_six_and_four_under_load_and_nothing_is_lost() {
             let nodes = settled(&world.handle(0));
             (!nodes.is_empty() && !nodes.contains(&id)).then_some(())
         });
-        eventually(|| world.block_on(world.handle(0).remove_member(id)).is_ok().then_some(()));
+        eventually(|| world.block_on(world.handle(0).members().remove(id)).is_ok().then_some(()));
         world.take(leaver).stop();
     }
     assert_eq!(settled(&world.handle(0)).len(), 4);

@@ -5,8 +5,9 @@ use base::limits::{RANGE_PIECE_BYTES, RANGE_WHOLE_BYTES_MAX};
 use base::{Code, KeyRange, Revision};
 use bytes::Bytes;
 use coord::Compact;
-use coord::reply::{Body, KeyValue, RangeReply};
-use coord::request::{Bounds, Range, Request};
+use coord::call::{InPieces, RangeOutcome};
+use coord::reply::{KeyValue, RangeReply};
+use coord::request::{Bounds, Range};
 use server::pieces::{Content, HoldKind, KeyEncoder, KeyValueRef, RangePieces, RangeTotal, Version};
 use server::{Config, Handle};
 use std::sync::Arc;
@@ -79,19 +80,15 @@ fn filled(keys: usize, value_bytes: usize) -> World {
 }
 
 fn whole(world: &World, range: Range) -> RangeReply {
-    match world.ask(0, Request::Range(range)).unwrap().body {
-        Body::Range(reply) => reply,
-        other => panic!("not a range: {other:?}"),
-    }
+    world.ask(0, range).unwrap().body
 }
 
 async fn begin(handle: &Handle, range: Range, keep: HoldKind) -> Result<RangePieces, Code> {
-    let range = Range { in_pieces: true, ..range };
-    let large = match handle.submit(Request::Range(range)).await?.body {
-        Body::Large(large) => *large,
-        other => panic!("not large: {other:?}"),
+    let large = match handle.kv().submit(InPieces(range)).await?.body {
+        RangeOutcome::Large(large) => *large,
+        RangeOutcome::Whole(reply) => panic!("not large: {reply:?}"),
     };
-    handle.pieces(large, keep, Arc::new(Plain)).await
+    handle.kv().pieces(large, keep, Arc::new(Plain)).await
 }
 
 /// All keys, and how large they were together.
@@ -136,8 +133,8 @@ fn pieces_make_up_what_would_be_answered_at_once() {
 #[test]
 fn small_answers_come_at_once() {
     let world = filled(10, 1);
-    let reply = world.ask(0, Request::Range(Range { in_pieces: true, ..everything() })).unwrap();
-    assert!(matches!(reply.body, Body::Range(range) if range.count == 10));
+    let reply = world.ask(0, InPieces(everything())).unwrap();
+    assert!(matches!(reply.body, RangeOutcome::Whole(range) if range.count == 10));
 }
 
 #[test]
@@ -160,7 +157,7 @@ fn what_is_written_meanwhile_is_not_seen() {
 }
 
 fn flushes(world: &World) -> u64 {
-    let metrics = world.handle(0).metrics();
+    let metrics = world.handle(0).maintenance().metrics();
     let count =
         |line: &str| line.strip_prefix("etcd_disk_backend_commit_duration_seconds_count ")?.parse().ok();
     metrics.lines().find_map(count).unwrap()
@@ -168,7 +165,7 @@ fn flushes(world: &World) -> u64 {
 
 fn compact(world: &World, revision: Revision) {
     let compact = Compact { revision, physical: false };
-    world.block_on(world.handle(0).compact(compact)).unwrap();
+    world.block_on(world.handle(0).kv().compact(compact)).unwrap();
 }
 
 #[test]
@@ -188,7 +185,7 @@ fn a_compaction_waits_for_those_who_hold_and_ends_those_who_do_not() {
     compact(&world, newest);
     assert_eq!(world.block_on(loose.next()).unwrap_err(), Code::Compacted);
     let past = Range { revision: firm.range().revision, ..everything() };
-    assert_eq!(world.ask(0, Request::Range(past)).unwrap_err(), Code::Compacted);
+    assert_eq!(world.ask(0, past).unwrap_err(), Code::Compacted);
     // Several flushes pass, each of which would sweep.
     let before = flushes(&world);
     for nth in 0.. {
@@ -201,7 +198,7 @@ fn a_compaction_waits_for_those_who_hold_and_ends_those_who_do_not() {
     drop((firm, loose));
     // Now nothing holds it up.
     let physical = Compact { revision: newest.next(), physical: true };
-    world.block_on(world.handle(0).compact(physical)).unwrap();
+    world.block_on(world.handle(0).kv().compact(physical)).unwrap();
 }
 
 #[test]
@@ -223,7 +220,8 @@ fn many_readers_share_a_small_budget_and_all_are_answered() {
         })
     });
     world.join(readers.collect());
-    let given_back = || world.handle(0).metrics().contains("althing_response_reserved_bytes 0\n");
+    let given_back =
+        || world.handle(0).maintenance().metrics().contains("althing_response_reserved_bytes 0\n");
     eventually(|| given_back().then_some(()));
 }
 
@@ -252,14 +250,14 @@ fn what_comes_whole_waits_for_room() {
     world.block_on(async {
         let one = Range { keys: KeyRange::single("key-00001".into()), ..everything() };
         assert!(
-            handle.reserve_for(vec![one.clone()], &encode).await.unwrap().is_none(),
+            handle.kv().reserve_for(vec![one.clone()], &encode).await.unwrap().is_none(),
             "small answers need none"
         );
         // Of the future, or compacted: the read refuses them.
         let future = Range { revision: Revision(1_000_000), ..everything() };
-        assert!(handle.reserve_for(vec![future], &encode).await.unwrap().is_none());
+        assert!(handle.kv().reserve_for(vec![future], &encode).await.unwrap().is_none());
         let part = Range { limit: 400, ..everything() };
-        let share = handle.reserve_for(vec![one, part.clone()], &encode).await.unwrap().unwrap();
+        let share = handle.kv().reserve_for(vec![one, part.clone()], &encode).await.unwrap().unwrap();
         assert!(
             share.bytes() > 2 * RANGE_WHOLE_BYTES_MAX && share.bytes() < BUDGET_BYTES,
             "{}",
@@ -267,11 +265,11 @@ fn what_comes_whole_waits_for_room() {
         );
         let waiting = tokio::spawn({
             let (handle, encode) = (handle.clone(), encode.clone());
-            async move { handle.reserve_for(vec![everything()], &encode).await.unwrap().unwrap().bytes() }
+            async move { handle.kv().reserve_for(vec![everything()], &encode).await.unwrap().unwrap().bytes() }
         });
         tokio::task::yield_now().await;
         drop(share);
         assert_eq!(waiting.await.unwrap(), BUDGET_BYTES, "more than everything is everything");
     });
-    assert!(handle.metrics().contains("althing_response_reserved_bytes 0\n"));
+    assert!(handle.maintenance().metrics().contains("althing_response_reserved_bytes 0\n"));
 }

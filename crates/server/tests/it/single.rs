@@ -98,7 +98,7 @@ fn put_until(world: &mut World, end: fn(Server)) -> BTreeSet<String> {
         world.spawn(async move {
             for count in 0.. {
                 let key = format!("{number}-{count}");
-                match handle.submit(put(&key, "v")).await {
+                match handle.kv().submit(put(&key, "v")).await {
                     Ok(_) => assert!(acknowledged.lock().unwrap().insert(key)),
                     Err(code) => return assert_eq!(code, Code::Stopped),
                 }
@@ -123,7 +123,7 @@ fn restart_and_find(world: &mut World, acknowledged: &BTreeSet<String>) {
 fn figures_have_the_names_that_dashboards_read() {
     let world = World::start(1, |_| {});
     world.put(0, "k", "v");
-    let text = world.handle(0).metrics();
+    let text = world.handle(0).maintenance().metrics();
     for line in [
         "etcd_server_has_leader 1",
         "etcd_server_is_leader 1",

@@ -2,8 +2,9 @@
 
 use base::{Code, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
-use coord::reply::{Body, Reply};
-use coord::request::{Put, Range, Request};
+use coord::call::Call;
+use coord::reply::Reply;
+use coord::request::{Put, Range};
 use server::{ClusterMember, Config, Handle, Server};
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
@@ -98,12 +99,12 @@ impl World {
         self.servers[idx].as_ref().unwrap().handle()
     }
 
-    pub fn ask(&self, idx: usize, request: Request) -> Result<Reply, Code> {
-        self.ask_through(&self.handle(idx), request)
+    pub fn ask<C: Call>(&self, idx: usize, call: C) -> Result<Reply<C::Reply>, Code> {
+        self.ask_through(&self.handle(idx), call)
     }
 
-    pub fn ask_through(&self, handle: &Handle, request: Request) -> Result<Reply, Code> {
-        self.runtime.block_on(handle.submit(request))
+    pub fn ask_through<C: Call>(&self, handle: &Handle, call: C) -> Result<Reply<C::Reply>, Code> {
+        self.runtime.block_on(handle.kv().submit(call))
     }
 
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
@@ -123,7 +124,8 @@ impl World {
     }
 
     pub fn value(&self, idx: usize, key: &str) -> Option<Bytes> {
-        value_in(&self.ask(idx, get(key)).unwrap())
+        let found = self.ask(idx, get(key)).unwrap().body;
+        found.kvs.first().map(|kv| kv.value.clone())
     }
 
     /// The member that leads, as it says itself.
@@ -135,26 +137,21 @@ impl World {
     }
 }
 
-pub fn put(key: &str, value: &str) -> Request {
-    Request::Put(Put {
+pub fn put(key: &str, value: &str) -> Put {
+    Put {
         key: Bytes::copy_from_slice(key.as_bytes()),
         value: Some(Bytes::copy_from_slice(value.as_bytes())),
         lease: Some(LeaseId::NONE),
         prev_kv: false,
-    })
+    }
 }
 
-pub fn get(key: &str) -> Request {
-    Request::Range(range(KeyRange::single(Bytes::copy_from_slice(key.as_bytes()))))
+pub fn get(key: &str) -> Range {
+    range(KeyRange::single(Bytes::copy_from_slice(key.as_bytes())))
 }
 
 pub fn range(keys: KeyRange) -> Range {
     Range::of(keys)
-}
-
-fn value_in(reply: &Reply) -> Option<Bytes> {
-    let Body::Range(range) = &reply.body else { panic!("a get is answered by a range") };
-    range.kvs.first().map(|kv| kv.value.clone())
 }
 
 pub fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {

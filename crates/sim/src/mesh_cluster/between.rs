@@ -5,9 +5,7 @@ use base::checksum::hash64;
 use base::rng::mix;
 use base::{Instant, NodeId};
 use bytes::Bytes;
-use mesh::RegionId;
-use mesh::frame::Envelope;
-use mesh::homes::HomeScope;
+use mesh::{Envelope, HomeScope, RegionId};
 use mesh_node::{Input, Message, RegionQuery};
 use std::collections::{BTreeMap, BTreeSet};
 

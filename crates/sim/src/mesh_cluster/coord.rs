@@ -4,8 +4,7 @@
 use super::{Event, MS, MeshCluster, host};
 use base::NodeId;
 use bytes::Bytes;
-use mesh::plan::{self, MeshPlan};
-use mesh::{RegionId, Regions};
+use mesh::{MeshPlan, RegionId, Regions, documents};
 use mesh_node::{CoordMembers, Document, DriverSettings, Input};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +32,7 @@ impl RegionCoord {
     }
 
     pub fn plan(&self) -> Option<MeshPlan> {
-        MeshPlan::decode(self.document(plan::DOCUMENT)?.bytes.clone())
+        MeshPlan::decode(self.document(documents::PLAN)?.bytes.clone())
     }
 
     /// Replaces a document that still has this version.

@@ -3,8 +3,7 @@
 
 use super::{Event, MS, MeshCluster};
 use base::NodeId;
-use mesh::Epoch;
-use mesh::incarnation::CatchUp;
+use mesh::{CatchUp, Epoch};
 use mesh_node::Input;
 
 /// What a process does to its disk before it can be told from one that has run for long.

@@ -4,10 +4,10 @@
 
 use base::Rng;
 use bytes::Bytes;
-use mesh::key::Key;
-use mesh::record::{Body, Kind, Record};
-use mesh::request::{Get, Level, Reply, Request, Write};
-use mesh::{Attributes, Context, Dot, Op, RegionId, Session};
+use mesh::{
+    Attributes, Body, Context, Dot, Get, Key, Kind, Level, Op, Record, RegionId, Reply, Request, Session,
+    Write,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const CLIENTS: usize = 6;

@@ -6,12 +6,9 @@ use super::world::{World, home_scope};
 use crate::mesh_cluster::{ClusterWorld, Host, MS, PATIENCE, ROUND, RegionCoord, WorldEvent};
 use base::NodeId;
 use bytes::Bytes;
-use mesh::homes::{self, Homes};
-use mesh::key::Key;
-use mesh::namespaces::{self, Namespaces};
-use mesh::record::{Body, Record};
-use mesh::request::{Reply, Request};
-use mesh::{Context, Dot, RegionId};
+use mesh::{
+    Body, Context, Dot, Homes, Key, Record, RegionId, Reply, Request, documents, namespaces::Namespaces,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How long after the storm regions may differ, in rounds of comparing.
@@ -50,7 +47,7 @@ impl World {
     /// In a calm some region owns the place, unless all regions that had heard of it are gone.
     fn judge_home(&self) -> Option<String> {
         let is_known = |region_coord: &RegionCoord| {
-            let document = region_coord.document(homes::DOCUMENT);
+            let document = region_coord.document(documents::HOMES);
             let homes = document.and_then(|document| Homes::decode(document.bytes.clone()));
             homes.is_some_and(|homes| homes.get(&home_scope()).is_some())
         };
@@ -62,7 +59,7 @@ impl World {
     /// All regions have the same namespaces, each with the same version.
     fn differing_namespaces(&self) -> Option<String> {
         let of = |region_coord: &RegionCoord| {
-            let document = region_coord.document(namespaces::DOCUMENT);
+            let document = region_coord.document(documents::NAMESPACES);
             document.and_then(|document| Namespaces::decode(document.bytes.clone())).unwrap_or_default()
         };
         let mut region_coords = self.cluster.region_coords.values();

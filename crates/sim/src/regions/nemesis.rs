@@ -4,8 +4,10 @@
 use super::world::{World, home_scope, little_skew};
 use crate::mesh_cluster::{MS, MeshCluster, WorldEvent};
 use base::NodeId;
-use mesh::namespaces::{self, Namespace, Namespaces};
-use mesh::{Regions, regions};
+use mesh::{
+    Regions, documents,
+    namespaces::{Namespace, Namespaces},
+};
 
 const NAMESPACE_CHANGES_PER_MILLION: u64 = 100_000;
 const LOSS_MAX_PER_MILLION: u64 = 60_000;
@@ -74,11 +76,11 @@ impl World {
         self.clients.begin_new_sessions();
         for region in self.regions() {
             let region_coord = self.cluster.region_coord(region);
-            let Some(table) = region_coord.document(regions::DOCUMENT).cloned() else { continue };
+            let Some(table) = region_coord.document(documents::REGIONS).cloned() else { continue };
             let listed = Regions::decode(table.bytes).expect("a table can be read");
             // Where it is not listed any more, it was evicted before the others had it in their tables.
             let Ok(without) = listed.without(gone) else { continue };
-            region_coord.replace(regions::DOCUMENT, table.version, without.encode());
+            region_coord.replace(documents::REGIONS, table.version, without.encode());
             self.cluster.spread_documents(region);
         }
     }
@@ -89,14 +91,14 @@ fn change_namespaces(cluster: &mut MeshCluster) {
     let regions: Vec<_> = cluster.region_coords.keys().copied().collect();
     let region = *cluster.rng.pick(&regions);
     let name = ["shop", "bank"][cluster.rng.between(0, 2) as usize];
-    let document = cluster.region_coord(region).document(namespaces::DOCUMENT).cloned();
+    let document = cluster.region_coord(region).document(documents::NAMESPACES).cloned();
     let version = document.as_ref().map_or(0, |document| document.version);
     let known = document.map(|document| Namespaces::decode(document.bytes).expect("it can be read"));
     let mut all = known.unwrap_or_default();
     if !all.remove(name, region) {
         all.set(name, Namespace::default(), region).expect("a lawful name");
     }
-    cluster.region_coord(region).replace(namespaces::DOCUMENT, version, all.encode());
+    cluster.region_coord(region).replace(documents::NAMESPACES, version, all.encode());
     cluster.spread_documents(region);
 }
 

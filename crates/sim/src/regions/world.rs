@@ -4,9 +4,9 @@
 use super::clients::{CLIENTS, Clients};
 use crate::mesh_cluster::{ClusterWorld, Event, MS, MeshCluster, PATIENCE, RegionCoord, WorldEvent, address};
 use base::{NodeId, Rng};
-use mesh::homes::{self, HomeScope, HomeTransfer, Homes, LEASE_MS_MIN};
-use mesh::request::{Reply, Request};
-use mesh::{Region, RegionId, Regions};
+use mesh::{
+    HOME_LEASE_MS_MIN, HomeScope, HomeTransfer, Homes, Region, RegionId, Regions, Reply, Request, documents,
+};
 use std::collections::BTreeSet;
 
 /// Nodes of the first region are 11, 12, 13.
@@ -101,9 +101,9 @@ fn others(names: &[String], here: usize) -> Regions {
 /// An operator gives a place to a region, with a lease.
 fn give_home(cluster: &mut MeshCluster, region: RegionId) {
     let mut homes = Homes::default();
-    let transfer = HomeTransfer { to: region, epoch: None, lease_ms: Some(LEASE_MS_MIN) };
+    let transfer = HomeTransfer { to: region, epoch: None, lease_ms: Some(HOME_LEASE_MS_MIN) };
     homes.transfer(&home_scope(), transfer).expect("a lawful home");
-    let (name, bytes) = (homes::DOCUMENT.to_owned(), homes.encode());
+    let (name, bytes) = (documents::HOMES.to_owned(), homes.encode());
     cluster.after(2_500 * MS, Event::Propose { region, name, expect: 0, bytes });
 }
 

@@ -7,10 +7,7 @@ use super::counter_history::CounterHistory;
 use super::history::RegisterHistory;
 use super::scenario::Scenario;
 use base::Rng;
-use mesh::key::Key;
-use mesh::record::{Body, Kind, Record};
-use mesh::request::{Reply, Request, Write};
-use mesh::{Attributes, Context, Dot, Op};
+use mesh::{Attributes, Body, Context, Dot, Key, Kind, Op, Record, Reply, Request, Write};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const CLIENTS: usize = 6;

@@ -3,7 +3,7 @@
 use super::world::World;
 use crate::mesh_cluster::{Event, MS, WorldEvent};
 use base::NodeId;
-use mesh::plan;
+use mesh::documents;
 
 const YEAR_MS: i64 = 365 * 24 * 3_600 * 1_000;
 const NODES_MAX: usize = 6;
@@ -82,7 +82,7 @@ impl World {
             return;
         }
         let Ok(Some(next)) = plan.with_leaving(node, leaving) else { return };
-        let (region, name, expect) = (self.region, plan::DOCUMENT.to_owned(), plan.epoch().0);
+        let (region, name, expect) = (self.region, documents::PLAN.to_owned(), plan.epoch().0);
         self.cluster.after(MS, Event::Propose { region, name, expect, bytes: next.encode() });
     }
 }

@@ -4,9 +4,10 @@ use super::clients::{CLIENTS, Clients};
 use super::scenario::Scenario;
 use crate::mesh_cluster::{ClusterWorld, MS, MeshCluster, PATIENCE, RegionCoord, TIMEOUT, WorldEvent};
 use base::{NodeId, Rng};
-use mesh::namespaces::{self, Namespace, Namespaces};
-use mesh::request::{Reply, Request};
-use mesh::{RegionId, Regions};
+use mesh::{
+    RegionId, Regions, Reply, Request, documents,
+    namespaces::{self, Namespace, Namespaces},
+};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ impl World {
         let name = if copies == namespaces::COPIES_DEFAULT { namespaces::DEFAULT } else { "few-or-many" };
         let namespace = Namespace { copies, ..Namespace::default() };
         namespaces.set(name, namespace, region).expect("a lawful namespace");
-        region_coord.replace(namespaces::DOCUMENT, 0, namespaces.encode());
+        region_coord.replace(documents::NAMESPACES, 0, namespaces.encode());
         cluster.region_coords.insert(region, region_coord);
         (0..CLIENTS).for_each(|client| cluster.schedule(1_500 * MS, WorldEvent::Client(client)));
         cluster.schedule(2_000 * MS, WorldEvent::Fault);

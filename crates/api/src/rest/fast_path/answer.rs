@@ -8,7 +8,7 @@ use axum::body::to_bytes;
 use axum::http::HeaderValue;
 use axum::response::Response;
 use bytes::Bytes;
-use mesh::record::{Body, Header, Record};
+use mesh::{Body, Header, Record};
 
 const BODY_BYTES_USUAL: usize = 512;
 

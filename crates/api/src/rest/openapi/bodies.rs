@@ -146,6 +146,41 @@ pub fn schemas() -> Map<String, Value> {
         })),
         "Ring": schema(&["epoch", "nodes"], object!({ "epoch": 7, "partitions": 256, "n": 3, "nodes": [] })),
         "Moving": schema(&["node", "status"], object!({ "node": "9f3a", "status": "leaving" })),
+        "Clients": schema(&["clients", "total"], object!({
+            "clients": [{
+                "id": 7, "user": "ann", "address": "10.0.0.9:53122", "connected_at": "2025-01-22T10:30:00.000Z",
+                "streams": 2, "watches": 1, "requests": 4711, "agent": "grpc-go/1.70.0", "leases": ["694d81"],
+            }],
+            "total": 1,
+        })),
+        "Watches": schema(&["watches", "total"], object!({
+            "watches": [{
+                "id": 0, "stream": 3, "client": 7, "user": "ann", "key": "jobs/", "range_end": "jobs0",
+                "encoding": null, "start_revision": 0, "next_revision": 42, "lag": 0, "state": "live",
+                "filters": [], "prev_kv": false,
+            }],
+            "total": 1,
+        })),
+        "Leases": schema(&["leases", "more"], object!({
+            "leases": [{
+                "id": "694d81", "granted_ttl": 60, "granted_at": "2025-01-22T10:30:00.000Z", "left_ms": 51_200,
+                "expires_at": "2025-01-22T10:31:00.000Z", "keys": ["jobs/1"], "encoding": null, "key_count": 1,
+                "client": 7, "user": "ann",
+            }],
+            "more": false,
+        })),
+        "Compaction": schema(&["revision", "compact_revision", "pins"], object!({
+            "revision": 90_000, "compact_revision": 40_000, "retention_revision": 80_000,
+            "needed_revision": 41_000, "lag_bound_revision": 0, "sweeping": false,
+            "pins": [{
+                "reason": "a watch that has not been sent everything", "revision": 41_000, "given_up": false,
+                "stream": 3, "watch": 0, "client": 7,
+            }],
+            "last_round": {
+                "goal_revision": 80_000, "agreed_revision": 40_999, "outcome": "held back",
+                "needs": [{ "member": "9f3a", "revision": 41_000 }], "silent": [],
+            },
+        })),
         "Cluster": schema(&["summary", "nodes"], object!({
             "cluster": "9f3a", "region": "eu-west", "node": "1a2b", "leader": "1a2b", "term": 3, "revision": 4711,
             "healthy": true, "summary": "3 of 3 members healthy, leader n1, no alarms", "guarantees": [], "alarms": [],

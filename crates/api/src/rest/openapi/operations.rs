@@ -27,7 +27,7 @@ impl ApiOperation {
     }
 }
 
-pub const TAGS: [(&str, &str); 11] = [
+pub const TAGS: [(&str, &str); 12] = [
     ("store", "Keys and values"),
     ("data", "Keys and values with consistency levels, versions and conditions"),
     ("crdt", "Counters, sets, registers and exact numbers that merge"),
@@ -35,6 +35,7 @@ pub const TAGS: [(&str, &str); 11] = [
     ("handlers", "How custom values merge: built-in handlers and scripts"),
     ("conflicts", "Writes that lost, and how to bring them back"),
     ("regions", "Other clusters that hold the same data: how far each is, and which there are"),
+    ("inspect", "Clients, watches, leases, and what delays compaction"),
     ("cluster", "The ring of nodes, how each node is, and what happened"),
     ("coordination", "Keys and locks of the coordination store"),
     ("access", "Who asks, and who may do what"),
@@ -487,6 +488,26 @@ pub const OPERATIONS: &[ApiOperation] = &[
             "cluster",
             "Tells a node that was let go to stay after all",
         )
+    },
+    ApiOperation {
+        params: &["limit"],
+        answers: &[(200, "Clients")],
+        ..operation("get", "/v1/clients", "inspect", "The client connections of this node")
+    },
+    ApiOperation {
+        params: &["limit", "client"],
+        answers: &[(200, "Watches")],
+        ..operation("get", "/v1/watches", "inspect", "The watches of this member, and how far each is")
+    },
+    ApiOperation {
+        params: &["limit", "after"],
+        answers: &[(200, "Leases")],
+        refusals: &[400, 503],
+        ..operation("get", "/v1/leases", "inspect", "All leases with their keys and times")
+    },
+    ApiOperation {
+        answers: &[(200, "Compaction")],
+        ..operation("get", "/v1/compaction", "inspect", "How far the past is compacted, and what delays more")
     },
     ApiOperation {
         answers: &[(200, "Cluster")],

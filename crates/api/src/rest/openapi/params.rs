@@ -4,7 +4,7 @@
 use serde_json::{Value, json as object};
 
 /// Name, schema, meaning.
-const PARAMS: [(&str, Kind, &str); 43] = [
+const PARAMS: [(&str, Kind, &str); 45] = [
     ("{key}", Kind::Text, "The key, percent-encoded; slashes may stand as they are"),
     ("{ns}", Kind::Text, "The namespace"),
     ("{region}", Kind::Text, "The name of another region"),
@@ -61,6 +61,8 @@ const PARAMS: [(&str, Kind, &str); 43] = [
     ("node", Kind::Text, "A node: its number in hexadecimal, or its name; the one that answers if not given"),
     ("topics", Kind::Text, "cluster, events, ring, regions, locks, conflicts, separated by commas"),
     ("limit", Kind::Number, "The most entries of a page, up to 1000"),
+    ("client", Kind::Number, "Only watches of this client, by the id that /v1/clients shows"),
+    ("after", Kind::Text, "Only leases with larger ids than this one, in hexadecimal"),
     ("page", Kind::Text, "next_page of the page before"),
     ("contains", Kind::Text, "Ask whether this element is in the set"),
     (

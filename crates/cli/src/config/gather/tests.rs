@@ -1,5 +1,16 @@
 use super::*;
 
+#[test]
+fn a_time_may_be_written_as_a_duration() {
+    let text = |flags: &[(&str, &str)], file: &str| {
+        gathered(flags, &[], file).unwrap().text(Id::CompactionRetentionMs).to_owned()
+    };
+    assert_eq!(text(&[("compaction-retention-ms", "1m30s")], ""), "90000");
+    assert_eq!(text(&[("compaction-retention-ms", "250")], ""), "250");
+    assert_eq!(text(&[], "compaction-retention-ms = \"2h\""), "7200000");
+    assert_eq!(text(&[("compaction-retention-ms", "soon")], ""), "soon", "the check refuses it");
+}
+
 /// Gathers from pairs; the file is TOML text.
 fn gathered(flags: &[(&str, &str)], variables: &[(&str, &str)], file: &str) -> Result<Values, Error> {
     let find = |pairs: &[(&str, &str)], wanted: &str| {

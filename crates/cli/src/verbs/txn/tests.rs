@@ -2,7 +2,9 @@ use super::*;
 use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 
 fn read(text: &str) -> Result<TxnRequest, String> {
-    Txn { interactive: false }.read(&mut text.as_bytes()).map_err(|error| error.to_string())
+    Txn { interactive: false, fence: FenceOption::default() }
+        .read(&mut text.as_bytes())
+        .map_err(|error| error.to_string())
 }
 
 #[test]

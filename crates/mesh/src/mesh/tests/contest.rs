@@ -378,7 +378,7 @@ fn decided(seed: u64) -> (World, Context) {
 /// Whether the second node has promised the third's round.
 fn is_promised(world: &World) -> bool {
     let host = &world.hosts[&NodeId(2)];
-    let row = host.mesh.as_ref().unwrap().overlay.get(&host.rows, &rows::promise(&key("k"))).0;
+    let row = host.mesh.as_ref().unwrap().replica.storage.get(&host.rows, &rows::promise(&key("k"))).0;
     row.and_then(Round::from_bytes).is_some_and(|round| round.node == NodeId(3))
 }
 

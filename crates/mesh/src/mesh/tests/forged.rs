@@ -3,13 +3,13 @@
 
 use super::world::World;
 use super::{SECOND, awake, key, put, read, value};
-use crate::frame::{Envelope, Frame, OpId, Page, Shard};
+use crate::frame::{Envelope, ExchangePage, Frame, OpId, Shard};
 use crate::hlc::Stamp;
 use crate::mesh::{Input, Mesh};
 use crate::request::{Reply, Request};
 use crate::ring::Partition;
 use crate::topology::{Epoch, Topology};
-use crate::tree::{Buckets, LEAVES};
+use crate::tree::{Buckets, TREE_LEAVES};
 use crate::watermarks::Watermarks;
 use base::NodeId;
 use base::mutant::Mutant;
@@ -41,9 +41,9 @@ fn forged_marks(seed: u64) -> Option<String> {
             let known: Vec<_> = actors.iter().map(|actor| (*actor, stamp)).collect();
             let mut marks = Watermarks::default();
             marks.raise(world.topology.region, stamp);
-            let buckets = Buckets::from_words([u64::MAX; LEAVES / 64]);
+            let buckets = Buckets::from_words([u64::MAX; TREE_LEAVES / 64]);
             let (id, after, upto, entries) = (OpId(7), None, None, Vec::new());
-            let page = Page { id, shard, buckets, marks: marks.clone(), after, upto, entries };
+            let page = ExchangePage { id, shard, buckets, marks: marks.clone(), after, upto, entries };
             let compare = Frame::Compare { id, shard, root: 1, known: known.clone() };
             for frame in [compare, Frame::Page(Box::new(page)), Frame::Synced { shard, known, marks }] {
                 tell(&mut world, from, to, frame);

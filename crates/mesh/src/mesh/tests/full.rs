@@ -31,9 +31,9 @@ fn a_node_without_space_refuses_what_grows_and_takes_deletes() {
     assert!(matches!(world.call(1, delete("k")), Reply::Written(_)));
     let remove = write("set", Kind::Set, Op::Remove(Bytes::from_static(b"x")));
     assert!(matches!(world.call(1, Request::write(remove)), Reply::Written(_)));
-    assert!(world.hosts[&NodeId(1)].mesh.as_ref().unwrap().is_full());
+    assert!(world.hosts[&NodeId(1)].mesh.as_ref().unwrap().replica.is_full());
     set_free(&mut world, 1, PLENTY);
-    assert!(!world.hosts[&NodeId(1)].mesh.as_ref().unwrap().is_full());
+    assert!(!world.hosts[&NodeId(1)].mesh.as_ref().unwrap().replica.is_full());
     assert_eq!(value(&world.call(1, Request::write(put("k", "new")))).as_deref(), Some("new"));
 }
 
@@ -111,10 +111,10 @@ fn what_waits_for_the_store_is_flushed_before_it_is_in_the_way() {
         set_free(&mut world, 1, 1_000_000 + room_for * 100_000);
         let now = base::Instant(world.now);
         let mesh = world.hosts.get_mut(&NodeId(1)).and_then(|host| host.mesh.as_mut()).unwrap();
-        mesh.flushed_at = Some(now);
+        mesh.replica.storage.flushed_at = Some(now);
         world.step(NodeId(1), Input::Tick);
         let mesh = world.hosts[&NodeId(1)].mesh.as_ref().unwrap();
-        assert_eq!(mesh.overlay.is_flushing(), flushes);
+        assert_eq!(mesh.replica.storage.is_flushing(), flushes);
     }
 }
 

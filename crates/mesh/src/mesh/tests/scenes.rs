@@ -266,7 +266,7 @@ pub fn away_for_too_long(seed: u64) -> Option<String> {
     }
     world.publish(world.topology.mark(Epoch(3), NodeId(3), false));
     world.run(2 * SECOND);
-    if !world.hosts[&NodeId(3)].mesh.as_ref().unwrap().is_serving() {
+    if !world.hosts[&NodeId(3)].mesh.as_ref().unwrap().membership.is_serving() {
         return Some("it does not serve again".into());
     }
     (0..30).find_map(|n| expect(&mut world, 3, &format!("k{n}"), None))

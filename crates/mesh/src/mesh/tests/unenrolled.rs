@@ -33,9 +33,9 @@ fn an_unenrolled_node_forwards_requests_and_keeps_nothing_until_it_is_enrolled()
     assert_eq!(kept(&world), 0);
     assert_eq!(world.hosts[&NodeId(3)].rows.0.len(), 0, "nor anything else");
     world.step(NodeId(3), Input::Enrolled { wiped: true });
-    assert!(!world.hosts[&NodeId(3)].mesh.as_ref().unwrap().is_serving(), "it has nothing yet");
+    assert!(!world.hosts[&NodeId(3)].mesh.as_ref().unwrap().membership.is_serving(), "it has nothing yet");
     world.run(5 * SECOND);
-    assert!(world.hosts[&NodeId(3)].mesh.as_ref().unwrap().is_serving());
+    assert!(world.hosts[&NodeId(3)].mesh.as_ref().unwrap().membership.is_serving());
     assert_eq!((kept(&world), world.differences().len()), (30, 0));
 }
 

@@ -568,7 +568,7 @@ impl World {
         let mesh = host.mesh.as_ref().expect("it runs");
         let mut records = BTreeMap::new();
         let (from, to) = (rows::records_from(partition, b""), rows::records_end(partition));
-        mesh.overlay.scan(&host.rows, &from, &to, &mut |row, value| {
+        mesh.replica.storage.scan(&host.rows, &from, &to, &mut |row, value| {
             records.insert(rows::record_key(row).unwrap(), value.clone());
             true
         });
@@ -608,7 +608,7 @@ impl World {
     pub fn conflicts(&self, node: NodeId) -> Vec<Conflict> {
         let host = &self.hosts[&node];
         let mut found = Vec::new();
-        host.mesh.as_ref().expect("it runs").overlay.scan(&host.rows, &[4], &[5], &mut |_, value| {
+        host.mesh.as_ref().expect("it runs").replica.storage.scan(&host.rows, &[4], &[5], &mut |_, value| {
             found.extend(Conflict::decode(value.clone()));
             true
         });
@@ -620,7 +620,7 @@ impl World {
         let count = |host: &Host| {
             let Some(mesh) = &host.mesh else { return 0 };
             let mut n = 0;
-            mesh.overlay.scan(&host.rows, &[first_byte], &[first_byte + 1], &mut |_, _| {
+            mesh.replica.storage.scan(&host.rows, &[first_byte], &[first_byte + 1], &mut |_, _| {
                 n += 1;
                 true
             });

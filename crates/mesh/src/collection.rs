@@ -1,0 +1,42 @@
+//! Collections whose elements are rows of their own: sets, flags, maps, sorted sets, lists and HyperLogLogs.
+//! An operation and the rows here go in; a delta comes out that holds what the operation changed and what it has seen. A
+//! delta and the rows of any replica go in; the rows to write come out. An operation reads and writes as many rows in a
+//! collection of a million elements as in one of ten, but for a logarithm. Replicas that have merged the same deltas, in any
+//! order and any number of times, show the same. See docs/adr/0080.
+
+mod bounded_counter;
+mod convert;
+mod delta;
+mod draft;
+mod element;
+mod header;
+mod hyper_log_log;
+mod merge;
+mod op;
+mod page;
+mod position;
+mod ranges;
+mod repair;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod view;
+mod writer;
+
+pub use bounded_counter::BoundedCounter;
+pub use convert::convert;
+pub use delta::{CollectionDelta, ElementDelta};
+pub use element::{Cell, CellValue, ElementState};
+pub use header::{CollectionHeader, CollectionKind, CollectionType, Expiry, Sweep};
+pub use hyper_log_log::estimate;
+pub use merge::{CollectionChange, TooManyGaps, TypeVerdict, merge, merge_own};
+pub use op::{CollectionOp, Place, apply};
+pub use page::{
+    ElementEntry, ElementPage, MergedPage, ScorePaging, StaleEntry, merge_pages, page, page_by_rank,
+    page_by_score, rank_of,
+};
+pub use position::Position;
+pub use ranges::{ElementRange, RangeSummary};
+pub use repair::{ElementSpan, RemoteRow, differing_ranges, join_same, merge_row, ranges_of};
+pub use sweep::{SweepStep, expire_fields, sweep};
+pub use view::{CollectionRows, Direction, RowRange};

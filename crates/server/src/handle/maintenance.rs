@@ -1,0 +1,73 @@
+//! What an operator does with a member and asks of it: alarms, quota, leadership, metrics. Backups are in `backup`.
+
+use crate::handle::Handle;
+use crate::metrics::MetricsInput;
+use base::{Code, NodeId};
+use coord::reply::Reply;
+use coord::{Alarm, AlarmCommand, Command};
+use node::ConsensusInput;
+use std::time::Duration;
+
+/// How often a transfer polls for the new leader.
+const LEADER_POLL: Duration = Duration::from_millis(5);
+
+#[derive(Clone, Copy)]
+pub struct MaintenanceHandle<'a> {
+    pub(crate) handle: &'a Handle,
+}
+
+impl MaintenanceHandle<'_> {
+    /// The alarms that this member knows of, which may not be the newest.
+    pub fn known_alarms(self) -> Vec<Alarm> {
+        self.handle.core().status.alarms()
+    }
+
+    /// Raises, clears or lists alarms.
+    pub async fn alarm(self, command: AlarmCommand) -> Result<Reply<Vec<Alarm>>, Code> {
+        self.handle.propose_and_wait(&Command::Alarm(command)).await
+    }
+
+    /// Sets the quota of all members, or leaves it to each; zero sets no bound.
+    pub async fn set_quota(self, bytes: Option<u64>) -> Result<Reply<()>, Code> {
+        self.handle.propose_and_wait(&Command::Quota(bytes)).await
+    }
+
+    /// Hands leadership to another member and waits until it leads.
+    pub async fn move_leader(self, to: NodeId) -> Result<(), Code> {
+        let Handle { shared, .. } = self.handle;
+        if !self.handle.status().is_leader {
+            return Err(Code::NotLeader);
+        }
+        if !shared.core.members.contains(to) {
+            return Err(Code::BadLeaderTransferee);
+        }
+        shared.core.post_input(ConsensusInput::Transfer(to));
+        let moved = async {
+            while self.handle.status().leader != Some(to) {
+                tokio::time::sleep(LEADER_POLL).await;
+            }
+        };
+        tokio::time::timeout(self.handle.request_timeout(), moved).await.map_err(|_| Code::Timeout)
+    }
+
+    /// The metrics of the core as text for Prometheus, without the end marker.
+    pub fn metrics(self) -> String {
+        let core = self.handle.core();
+        let peers = self.handle.shared.peers.upgrade().map(|peers| {
+            let connected = |(id, counts)| (id, counts, peers.connected(id));
+            peers.counters().into_iter().map(connected).collect()
+        });
+        let reading = MetricsInput {
+            status: self.handle.status(),
+            is_learner: self.handle.members().is_learner(),
+            waiting: core.waiters.count(),
+            response_bytes: core.budget.reserved_bytes(),
+            me: self.handle.identity().member,
+            peers: peers.unwrap_or_default(),
+            has_open_peer_port: self.handle.peer_port().is_open(),
+            mesh: core.mesh.status_board.status(),
+            policy_age: self.handle.auth().policy_age().unwrap_or_default(),
+        };
+        core.metrics.render(&reading)
+    }
+}
