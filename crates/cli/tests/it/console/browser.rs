@@ -1,7 +1,7 @@
 //! A Chromium for tests, driven over WebDriver: started, looked at, and ended with the test.
 //! WebDriver is JSON over HTTP, and five of its commands are enough here; a library for it brings forty crates along.
 
-use crate::process::{PATIENCE, http_at};
+use crate::process::PATIENCE;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -156,24 +156,44 @@ impl Browser {
 }
 
 fn ask_driver(address: SocketAddr, target: &str, body: &Value) -> Value {
-    let answer = http_at(address, "POST", target, &body.to_string());
-    let answer: Value = serde_json::from_str(&answer.body).expect("a driver answers in JSON");
+    let answer = exchange(address, "POST", target, &body.to_string()).expect("the driver answers");
+    let answer: Value = serde_json::from_slice(&answer).expect("a driver answers in JSON");
     assert!(answer["value"]["error"].is_null(), "{target} {body}: {answer}");
     answer["value"].clone()
+}
+
+/// One request; the driver keeps the connection, so its answer ends where it says.
+fn exchange(address: SocketAddr, method: &str, target: &str, body: &str) -> std::io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {target} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    )?;
+    let mut reader = BufReader::new(stream);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        let line = line.trim_end().to_ascii_lowercase();
+        if let Some(told) = line.strip_prefix("content-length:") {
+            length = told.trim().parse().expect("a length is a number");
+        }
+        if line.is_empty() {
+            break;
+        }
+    }
+    let mut answer = vec![0; length];
+    reader.read_exact(&mut answer)?;
+    Ok(answer)
 }
 
 impl Drop for Browser {
     fn drop(&mut self) {
         // The browser ends with its session, the driver by itself does not end it.
-        let _ = end_session(self.address, &self.session);
+        let _ = exchange(self.address, "DELETE", &format!("/session/{}", self.session), "");
         let _ = self.driver.kill();
         let _ = self.driver.wait();
     }
-}
-
-fn end_session(address: SocketAddr, session: &str) -> std::io::Result<()> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    write!(stream, "DELETE /session/{session} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
-    stream.read_to_end(&mut Vec::new()).map(drop)
 }
