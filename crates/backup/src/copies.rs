@@ -41,7 +41,7 @@ impl Copies {
     }
 
     /// The row with the least key; none while a node lacks rows, and at the end.
-    pub fn next(&mut self) -> Option<MergedRow> {
+    pub fn take_next(&mut self) -> Option<MergedRow> {
         if self.lacking().next().is_some() {
             return None;
         }
@@ -84,19 +84,19 @@ mod tests {
         let mut copies = Copies::of(3);
         copies.add(0, rows(&[("a", "1"), ("b", "2")]), true);
         copies.add(1, rows(&[("a", "1")]), false);
-        assert_eq!(copies.next(), None, "a node was not heard");
+        assert_eq!(copies.take_next(), None, "a node was not heard");
         copies.add(2, Vec::new(), true);
         let merged = |key: &'static str, values: &[&'static str]| MergedRow {
             key: key.into(),
             values: values.iter().map(|value| Bytes::from_static(value.as_bytes())).collect(),
         };
-        assert_eq!(copies.next(), Some(merged("a", &["1"])));
-        assert_eq!(copies.next(), None, "the second node may have more");
+        assert_eq!(copies.take_next(), Some(merged("a", &["1"])));
+        assert_eq!(copies.take_next(), None, "the second node may have more");
         assert_eq!(copies.lacking().collect::<Vec<_>>(), [1]);
         copies.add(1, rows(&[("b", "1"), ("c", "3")]), true);
-        assert_eq!(copies.next(), Some(merged("b", &["1", "2"])));
-        assert_eq!(copies.next(), Some(merged("c", &["3"])));
-        assert_eq!(copies.next(), None);
+        assert_eq!(copies.take_next(), Some(merged("b", &["1", "2"])));
+        assert_eq!(copies.take_next(), Some(merged("c", &["3"])));
+        assert_eq!(copies.take_next(), None);
         assert_eq!(copies.lacking().count(), 0);
     }
 }

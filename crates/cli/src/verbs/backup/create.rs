@@ -242,7 +242,7 @@ impl RowSaver<'_, '_> {
             }
             progress.tell(read_bytes);
             let mut any = false;
-            while let Some(merged) = copies.next() {
+            while let Some(merged) = copies.take_next() {
                 any = true;
                 let partition = partition_of(&merged.key);
                 if open.as_ref().is_some_and(|open| open.part.partition != partition)
