@@ -1,5 +1,5 @@
 //! The key of encrypted backups: two keys are derived from what the file holds, one that seals objects and one that names them.
-//! Names are keyed, because the plain digest of an object would tell whoever sees the bucket whether it holds a known content.
+//! Names are keyed, because the plain digest of an object would tell a stranger who sees the bucket whether it holds a known content.
 
 use crate::error::Error;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};

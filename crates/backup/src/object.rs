@@ -1,5 +1,5 @@
 //! An object: content, compressed, sealed if there is a key, with a digest of all that behind it. The name of an object is the
-//! digest of its content, so that the same content has the same name, and whoever reads it can tell whether it is what was
+//! digest of its content, so that the same content has the same name, and a reader can tell whether it is what was
 //! asked for.
 
 use crate::error::Error;

@@ -18,10 +18,10 @@ pub(crate) struct Kept {
 
 pub struct Target {
     shown: String,
-    place: Place,
+    place: TargetKind,
 }
 
-enum Place {
+enum TargetKind {
     Directory(Directory),
     Bucket(Box<Bucket>),
 }
@@ -31,14 +31,14 @@ impl Target {
     /// that other tools use.
     pub fn parse(text: &str) -> Result<Target, Error> {
         let place = match text.split_once("://") {
-            Some(("s3", rest)) => Place::Bucket(Box::new(Bucket::parse(rest)?)),
-            Some(("file", path)) => Place::Directory(Directory::new(PathBuf::from(path))),
+            Some(("s3", rest)) => TargetKind::Bucket(Box::new(Bucket::parse(rest)?)),
+            Some(("file", path)) => TargetKind::Directory(Directory::new(PathBuf::from(path))),
             Some((scheme, _)) => {
                 return Err(Error::Target(format!(
                     "{scheme}:// is no place for backups: give a directory or s3://"
                 )));
             }
-            None => Place::Directory(Directory::new(PathBuf::from(text))),
+            None => TargetKind::Directory(Directory::new(PathBuf::from(text))),
         };
         Ok(Target { shown: text.to_owned(), place })
     }
@@ -50,32 +50,32 @@ impl Target {
 
     pub(crate) async fn put(&self, path: &str, bytes: Vec<u8>) -> Result<(), Error> {
         match &self.place {
-            Place::Directory(directory) => directory.put(path, &bytes),
-            Place::Bucket(bucket) => bucket.put(path, bytes.into()).await,
+            TargetKind::Directory(directory) => directory.put(path, &bytes),
+            TargetKind::Bucket(bucket) => bucket.put(path, bytes.into()).await,
         }
     }
 
     /// None if there is no such file.
     pub(crate) async fn get(&self, path: &str) -> Result<Option<Vec<u8>>, Error> {
         match &self.place {
-            Place::Directory(directory) => directory.get(path),
-            Place::Bucket(bucket) => bucket.get(path).await,
+            TargetKind::Directory(directory) => directory.get(path),
+            TargetKind::Bucket(bucket) => bucket.get(path).await,
         }
     }
 
     /// It is no error if there is no such file.
     pub(crate) async fn delete(&self, path: &str) -> Result<(), Error> {
         match &self.place {
-            Place::Directory(directory) => directory.delete(path),
-            Place::Bucket(bucket) => bucket.delete(path).await,
+            TargetKind::Directory(directory) => directory.delete(path),
+            TargetKind::Bucket(bucket) => bucket.delete(path).await,
         }
     }
 
     /// Every file below a folder, in order.
     pub(crate) async fn list(&self, folder: &str) -> Result<Vec<Kept>, Error> {
         let mut kept = match &self.place {
-            Place::Directory(directory) => directory.list(folder)?,
-            Place::Bucket(bucket) => bucket.list(folder).await?,
+            TargetKind::Directory(directory) => directory.list(folder)?,
+            TargetKind::Bucket(bucket) => bucket.list(folder).await?,
         };
         kept.sort_unstable_by(|left, right| left.path.cmp(&right.path));
         Ok(kept)

@@ -9,8 +9,8 @@ mod signature;
 use super::Kept;
 use crate::error::Error;
 use bytes::Bytes;
-use connection::{Answer, Connection, Endpoint};
-use credentials::Settings;
+use connection::{BucketAnswer, Connection, Endpoint};
+use credentials::BucketSettings;
 use http::{Method, Request, StatusCode};
 use listing::Listing;
 use signature::{Signer, uri_encode};
@@ -48,7 +48,7 @@ impl Bucket {
         }
         let prefix = prefix.trim_matches('/');
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
-        let Settings { endpoint, region, credentials } = Settings::of_environment()?;
+        let BucketSettings { endpoint, region, credentials } = BucketSettings::of_environment()?;
         let in_path = endpoint.is_some();
         let endpoint = endpoint.unwrap_or_else(|| format!("https://{name}.s3.{region}.amazonaws.com"));
         let connection = Connection::new(Endpoint::parse(&endpoint)?)?;
@@ -120,7 +120,7 @@ impl Bucket {
     }
 
     /// The answer, whatever its status, unless that says that the next attempt may go better.
-    async fn ask(&self, ask: &Ask<'_>) -> Result<Answer, Error> {
+    async fn ask(&self, ask: &Ask<'_>) -> Result<BucketAnswer, Error> {
         let mut pause = PAUSE;
         for attempt in 1.. {
             let outcome = self.connection.send(self.request(ask)?).await;

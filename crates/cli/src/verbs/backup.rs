@@ -27,26 +27,26 @@ pub enum Backup {
     #[command(after_help = LS_EXAMPLE)]
     Ls {
         #[command(flatten)]
-        place: Place,
+        place: TargetArgs,
     },
     /// Prints what a backup holds, as JSON
     Show {
         #[command(flatten)]
-        place: Place,
+        place: TargetArgs,
         /// The backup [default: the newest]
         id: Option<String>,
     },
     /// Reads every object of a backup, and names those that are damaged or missing
     Verify {
         #[command(flatten)]
-        place: Place,
+        place: TargetArgs,
         /// The backup [default: the newest]
         id: Option<String>,
     },
     /// Removes old backups, and the objects that no other backup needs
     Prune {
         #[command(flatten)]
-        place: Place,
+        place: TargetArgs,
         /// How many of the newest stay
         #[arg(long, value_name = "N")]
         keep: usize,
@@ -60,7 +60,7 @@ pub enum Backup {
 
 /// Where backups are kept, and their key.
 #[derive(Args)]
-pub struct Place {
+pub struct TargetArgs {
     /// A directory, or s3://BUCKET/PREFIX with credentials and endpoint in AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
     /// AWS_REGION, AWS_ENDPOINT_URL, or the files of ~/.aws
     target: String,
@@ -69,7 +69,7 @@ pub struct Place {
     key_file: Option<PathBuf>,
 }
 
-impl Place {
+impl TargetArgs {
     fn open(&self) -> Result<(Target, Option<BackupKey>), Error> {
         let key = self.key_file.as_deref().map(BackupKey::read).transpose()?;
         Ok((Target::parse(&self.target)?, key))
@@ -94,7 +94,7 @@ impl Backup {
     }
 }
 
-async fn ls(place: &Place) -> Result<(), Error> {
+async fn ls(place: &TargetArgs) -> Result<(), Error> {
     let (target, key) = place.open()?;
     let mut text = String::new();
     for id in ::backup::list(&target).await? {
@@ -135,7 +135,7 @@ fn summary(manifest: &Manifest) -> serde_json::Value {
     })
 }
 
-async fn verify(place: &Place, id: Option<&str>) -> Result<(), Error> {
+async fn verify(place: &TargetArgs, id: Option<&str>) -> Result<(), Error> {
     let (target, key) = place.open()?;
     let reader = Reader::open(&target, key.as_ref(), id).await?;
     verify_backup(&reader).await
@@ -158,7 +158,7 @@ async fn verify_backup(reader: &Reader<'_>) -> Result<(), Error> {
     Err(Error::Incomplete(format!("backup {id} is not whole:\n  {}", flaws.join("\n  "))))
 }
 
-async fn prune(place: &Place, keep: usize, dry_run: bool) -> Result<(), Error> {
+async fn prune(place: &TargetArgs, keep: usize, dry_run: bool) -> Result<(), Error> {
     let (target, key) = place.open()?;
     let pruned = ::backup::prune(&target, key.as_ref(), keep, dry_run).await?;
     let verb = if dry_run { "would remove" } else { "removed" };

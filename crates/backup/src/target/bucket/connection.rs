@@ -50,12 +50,12 @@ impl Endpoint {
     }
 }
 
-pub(super) struct Answer {
+pub(super) struct BucketAnswer {
     pub status: StatusCode,
     body: Bytes,
 }
 
-impl Answer {
+impl BucketAnswer {
     /// The word for what went wrong.
     pub fn error_code(&self) -> String {
         super::listing::text_of(&String::from_utf8_lossy(&self.body), "Code").unwrap_or_default()
@@ -94,7 +94,7 @@ impl Connection {
         &self.endpoint.host
     }
 
-    pub async fn send(&self, request: Request<Bytes>) -> Result<Answer, Error> {
+    pub async fn send(&self, request: Request<Bytes>) -> Result<BucketAnswer, Error> {
         let mut open = self.open.lock().await;
         let kept = open.take().filter(|sender| !sender.is_closed());
         let mut sender = match kept {
@@ -108,7 +108,7 @@ impl Connection {
             let status = response.status();
             let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
             let body = body.map_err(|error| error.to_string())?.to_bytes();
-            Ok(Answer { status, body })
+            Ok(BucketAnswer { status, body })
         };
         let outcome =
             timeout(REQUEST_TIMEOUT, exchange).await.unwrap_or_else(|_| Err("no answer in time".to_owned()));

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 const REGION_DEFAULT: &str = "us-east-1";
 
-pub(super) struct Settings {
+pub(super) struct BucketSettings {
     /// Of another server than Amazon's.
     pub endpoint: Option<String>,
     pub region: String,
@@ -23,8 +23,8 @@ pub(super) struct Credentials {
 
 type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-impl Settings {
-    pub fn of_environment() -> Result<Settings, Error> {
+impl BucketSettings {
+    pub fn of_environment() -> Result<BucketSettings, Error> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let home = variable("HOME").map(PathBuf::from).unwrap_or_default();
         let file = |named: &str, usual: &str| {
@@ -32,10 +32,10 @@ impl Settings {
             std::fs::read_to_string(path).unwrap_or_default()
         };
         let credentials = file("AWS_SHARED_CREDENTIALS_FILE", "credentials");
-        Settings::of(&variable, &credentials, &file("AWS_CONFIG_FILE", "config"))
+        BucketSettings::of(&variable, &credentials, &file("AWS_CONFIG_FILE", "config"))
     }
 
-    fn of(variable: Variables<'_>, credentials: &str, config: &str) -> Result<Settings, Error> {
+    fn of(variable: Variables<'_>, credentials: &str, config: &str) -> Result<BucketSettings, Error> {
         let profile = variable("AWS_PROFILE").unwrap_or_else(|| "default".to_owned());
         let secrets = section(credentials, &profile);
         let mut settings = section(config, &format!("profile {profile}"));
@@ -53,7 +53,7 @@ impl Settings {
                 .ok_or_else(missing)?,
             session_token: given(&["AWS_SESSION_TOKEN"], "aws_session_token", &secrets),
         };
-        Ok(Settings {
+        Ok(BucketSettings {
             endpoint: given(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"], "endpoint_url", &settings),
             region: given(&["AWS_REGION", "AWS_DEFAULT_REGION"], "region", &settings)
                 .unwrap_or_else(|| REGION_DEFAULT.to_owned()),
@@ -91,7 +91,7 @@ mod tests {
         let of = |pairs: &[(&str, &str)]| {
             let pairs: BTreeMap<String, String> =
                 pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            Settings::of(&|name| pairs.get(name).cloned(), CREDENTIALS, CONFIG).unwrap()
+            BucketSettings::of(&|name| pairs.get(name).cloned(), CREDENTIALS, CONFIG).unwrap()
         };
         let usual = of(&[]);
         assert_eq!((usual.credentials.key_id.as_str(), usual.region.as_str()), ("one", "eu-north-1"));
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn without_credentials_the_error_says_what_to_set() {
-        let error = Settings::of(&|_| None, "", "").err().unwrap().to_string();
+        let error = BucketSettings::of(&|_| None, "", "").err().unwrap().to_string();
         assert!(error.contains("AWS_ACCESS_KEY_ID"), "{error}");
     }
 }

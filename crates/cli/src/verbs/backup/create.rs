@@ -2,7 +2,7 @@
 //! node that can be reached. All of it is read after the backup began, so nothing is missing that was acknowledged before.
 
 use super::nodes::{self, Node};
-use super::{Error, Options, Place, print};
+use super::{Error, Options, TargetArgs, print};
 use crate::progress::Progress;
 use crate::verbs::snapshot::save::{NICENESS, TrailingDigest};
 use ::backup::{
@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[command(after_help = EXAMPLE)]
 pub struct Create {
     #[command(flatten)]
-    place: Place,
+    place: TargetArgs,
     /// How many bytes are sent in a second at most, as 500KB, 20MB or 1GB
     #[arg(long, value_name = "BYTES", value_parser = parse_rate)]
     limit_rate: Option<u64>,

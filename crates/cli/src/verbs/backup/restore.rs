@@ -3,7 +3,7 @@
 //! anything is changed.
 
 use super::selection::{SavedKey, Selection};
-use super::{Error, Options, Place, print, verify_backup};
+use super::{Error, Options, TargetArgs, print, verify_backup};
 use crate::progress::Progress;
 use crate::verbs::snapshot::restore as member;
 use ::backup::{DataRow, MeshPart, ObjectRef, PartitionPart, Reader, decode_rows};
@@ -35,7 +35,7 @@ const BATCH_BYTES_SOFT: usize = 1 << 20;
 #[command(after_help = EXAMPLE)]
 pub struct Restore {
     #[command(flatten)]
-    place: Place,
+    place: TargetArgs,
     /// The backup [default: the newest]
     id: Option<String>,
     #[command(flatten)]
