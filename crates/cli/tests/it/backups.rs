@@ -277,12 +277,12 @@ fn a_part_is_restored_under_another_name_and_what_is_there_stays_unless_replaced
     assert_eq!((value(rest, "a/1"), value(rest, "a/2")), (Some("new".into()), None), "nothing has changed");
     restore(&["--prefix", "a/", "--as-prefix", "c/"]);
     assert_eq!((value(rest, "c/1"), value(rest, "c/2")), (Some("old".into()), Some("old".into())));
-    restore(&["--key", "a/2"]);
+    restore(&["--only", "a/2"]);
     assert_eq!((value(rest, "a/1"), value(rest, "a/2")), (Some("new".into()), Some("old".into())));
-    restore(&["--key", "a/1", "--key", "count", "--replace"]);
+    restore(&["--only", "a/1", "--only", "count", "--replace"]);
     assert_eq!(value(rest, "a/1"), Some("old".into()));
     assert_eq!(crdt_value(rest, "counter:count"), 5, "replaced, not added up");
-    restore(&["--ns", "default", "--as-ns", "copy", "--key", "b/1"]);
+    restore(&["--ns", "default", "--as-ns", "copy", "--only", "b/1"]);
     assert_eq!(rest.get("/v1/namespaces/copy/data/b/1").json()["value"], "old");
     let unknown =
         try_backup(&["restore", target, "--key-file", key_file, "--endpoints", &endpoint, "--ns", "none"]);

@@ -254,6 +254,8 @@ fn the_description_covers_every_path_and_every_path_answers() {
     for (path, methods) in document["paths"].as_object().unwrap() {
         let target = path.replace("{ns}", "default").replace("{key}", "k").replace("{id}", "00");
         let target = target.replace("{type}", "counter").replace("{operation}", "increment");
+        // A stream of events would not end; one without a topic that is known is refused.
+        let target = if target == "/v1/events" { "/v1/events?topics=none".to_owned() } else { target };
         for method in methods.as_object().unwrap().keys() {
             let answer = rest.call(&method.to_uppercase(), &target, &[], b"");
             assert!(answer.status != 405 && answer.status < 500, "{method} {path}: {}", answer.status);

@@ -63,7 +63,7 @@ fn each_shape_is_refused_with_what_would_be_right() {
         ("name", "a=b", "a word without blanks"),
         ("cluster-token", "two words", "a word without blanks"),
         ("data-dir", "", "a path"),
-        ("log-format", "json", "one of line, pretty"),
+        ("log-format", "xml", "one of line, pretty, json"),
         ("log-level", "info,server=loud", "a level or a list of directives"),
     ];
     for (name, value, right) in table {

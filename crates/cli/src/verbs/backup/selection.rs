@@ -22,8 +22,8 @@ pub struct Selection {
     #[arg(long)]
     prefix: Option<String>,
     /// Only this key; may be repeated
-    #[arg(long, value_name = "KEY", conflicts_with = "prefix")]
-    key: Vec<String>,
+    #[arg(long = "only", value_name = "KEY", conflicts_with = "prefix")]
+    keys: Vec<String>,
     /// The namespace that keys go into, with --ns [default: that of the backup]
     #[arg(long, value_name = "NAME", requires = "ns")]
     as_ns: Option<String>,
@@ -69,7 +69,7 @@ impl Selection {
     pub fn takes(&self, namespace: &NamespaceEntry, name: &[u8]) -> bool {
         let in_namespace = self.ns.as_ref().is_none_or(|ns| *ns == namespace.name);
         let by_prefix = self.prefix.as_ref().is_none_or(|prefix| name.starts_with(prefix.as_bytes()));
-        let by_name = self.key.is_empty() || self.key.iter().any(|key| key.as_bytes() == name);
+        let by_name = self.keys.is_empty() || self.keys.iter().any(|key| key.as_bytes() == name);
         in_namespace && by_prefix && by_name
     }
 
@@ -99,8 +99,8 @@ mod tests {
 
     fn selection(ns: Option<&str>, prefix: Option<&str>, key: &[&str]) -> Selection {
         let text = |text: &str| text.to_owned();
-        let key = key.iter().map(|key| text(key)).collect();
-        Selection { ns: ns.map(text), prefix: prefix.map(text), key, as_ns: None, as_prefix: None }
+        let keys = key.iter().map(|key| text(key)).collect();
+        Selection { ns: ns.map(text), prefix: prefix.map(text), keys, as_ns: None, as_prefix: None }
     }
 
     #[test]
