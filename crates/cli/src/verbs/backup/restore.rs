@@ -47,7 +47,7 @@ pub struct Restore {
     #[arg(long, conflicts_with = "data_dir")]
     dry_run: bool,
     /// Where a new member's data goes; there must be nothing in it
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["ns", "prefix", "key"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["ns", "prefix", "keys"])]
     data_dir: Option<PathBuf>,
     /// The name that the member will be started with, with --data-dir
     #[arg(long, default_value = "default")]
