@@ -38,7 +38,7 @@ fn value(rest: Rest, key: &str) -> Option<String> {
     let answer = rest.get(&format!("/v1/data/{key}"));
     match answer.status {
         200 => Some(answer.json()["value"].as_str().unwrap().to_owned()),
-        404 => None,
+        404 | 410 => None,
         status => panic!("{key}: {status} {}", String::from_utf8_lossy(&answer.bytes)),
     }
 }
