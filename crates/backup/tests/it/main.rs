@@ -1,5 +1,7 @@
 //! Backups in a directory, written, read, damaged and pruned.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
 use backup::{
     BackupId, BackupKey, CoordPart, Error, Manifest, ObjectRef, Pace, Reader, Target, Writer, list, prune,
     verify,

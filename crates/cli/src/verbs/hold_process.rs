@@ -5,7 +5,7 @@
 use clap::{Args, Subcommand};
 use rustix::process::{Pid, Signal, getppid, kill_process, kill_process_group};
 use std::ffi::{OsStr, OsString};
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
@@ -59,7 +59,7 @@ pub fn following(program: &OsStr) -> tokio::process::Command {
 fn become_command(parent: i32, command: &[OsString]) -> u8 {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
-        eprintln!("Error: cannot follow the process that holds the lock: {error}");
+        let _ = writeln!(std::io::stderr(), "Error: cannot follow the process that holds the lock: {error}");
         return NOT_RUN;
     }
     // It may have died before the kernel was asked.
@@ -68,7 +68,7 @@ fn become_command(parent: i32, command: &[OsString]) -> u8 {
     }
     let Some((program, arguments)) = command.split_first() else { return NOT_RUN };
     let error = Command::new(program).args(arguments).exec();
-    eprintln!("Error: command {:?} error ({error})", program.to_string_lossy());
+    let _ = writeln!(std::io::stderr(), "Error: command {:?} error ({error})", program.to_string_lossy());
     if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN }
 }
 

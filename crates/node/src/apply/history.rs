@@ -18,7 +18,7 @@ impl Apply {
     pub(super) fn mark_time(&mut self, now: Instant, millis: i64, out: &mut ApplyOutput) {
         let Some(term) = self.lease_clock.term() else { return };
         let recent = self.marked.is_some_and(|at| now.since(at) < MARK_INTERVAL);
-        if recent || !self.state.needs_time_mark() {
+        if recent || self.params.history.is_none() || !self.state.needs_time_mark() {
             return;
         }
         self.marked = Some(now);
