@@ -310,8 +310,7 @@ impl State {
 
     /// Something has changed since the time of day was last marked.
     pub fn needs_time_mark(&self) -> bool {
-        let is_marked = self.revision <= Revision::EMPTY_STORE || self.clock.is_marked(self.revision);
-        !is_marked || self.leases.need_time_mark()
+        self.revision > Revision::EMPTY_STORE && !self.clock.is_marked(self.revision)
     }
 
     /// Answers that are kept for clients who may ask again.
