@@ -302,7 +302,7 @@ fn a_backup_without_enough_replicas_is_refused() {
     assert!(told.contains("Warning: saved without the nodes"), "{told}");
     members[1].kill();
     let output = try_backup(&["create", target, "--endpoints", &endpoint]);
-    assert_eq!(output.status.success(), false, "{}", text(&output));
+    assert!(!output.status.success(), "{}", text(&output));
     assert_eq!(backup(&["ls", target]).lines().count(), 1, "only the first is a backup");
 }
 

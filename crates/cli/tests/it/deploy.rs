@@ -4,6 +4,7 @@
 use crate::process::{Member, Plan, althing, until};
 use saphyr_parser::{Event, Parser};
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -113,7 +114,7 @@ fn the_service_manager_is_told_when_a_member_is_ready_and_when_it_stops() {
 /// Runs a linter of others; `None` where it is not installed.
 fn lint(program: &str, arguments: &[&str], file: &Path) -> Option<String> {
     let Ok(out) = Command::new(program).args(arguments).arg(file).output() else {
-        eprintln!("skipped: {program} is not installed");
+        let _ = writeln!(std::io::stderr(), "skipped: {program} is not installed");
         return None;
     };
     let said = [out.stdout, out.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();

@@ -82,6 +82,8 @@ fn the_time_of_a_grant_outlives_a_restart() {
     let plan = Plan::single();
     let mut member = plan.start_ready();
     out(&member, &["lease", "grant", "600"], "");
+    // Marks of time follow changes of keys.
+    out(&member, &["put", "k", "v"], "");
     let granted =
         |member: &Member| json(member, &["leases", "-w", "json"])["leases"][0]["granted_ms"].clone();
     let before = until("it is marked", || Some(granted(&member)).filter(|at| *at != 0));

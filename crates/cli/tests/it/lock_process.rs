@@ -27,7 +27,7 @@ fn the_command_and_its_children_die_with_a_wrapper_that_is_killed() {
     let script = "echo $$; sh -c 'echo $$; exec sleep 1000' & wait";
     let mut holder = start(&member, &["lock", "l", "--", "sh", "-c", script]);
     let pids = [holder.line(), holder.line()];
-    assert!(pids.iter().all(|pid| !is_gone(pid)), "{pids:?}");
+    until("both run", || pids.iter().all(|pid| !is_gone(pid)).then_some(()));
     holder.signal("KILL");
     until("both are gone", || pids.iter().all(|pid| is_gone(pid)).then_some(()));
 }

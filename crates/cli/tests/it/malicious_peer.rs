@@ -123,12 +123,12 @@ fn frames_that_cannot_be_right_end_no_member_and_leave_no_trace() {
     let mut members: Vec<Member> = plans.iter().map(Plan::start).collect();
     members.iter().for_each(Member::wait_ready);
     write(&members[0], "kept".to_owned());
-    for target in 0..3 {
+    for (target, plan) in plans.iter().enumerate() {
         let liar = (target + 1) % 3;
         let n_forged = Facts::of(&members, liar, target).forged().len();
         for nth in 0..n_forged {
             let facts = Facts::of(&members, liar, target);
-            send(plans[target].peer_port, &facts.hello, &facts.forged()[nth]);
+            send(plan.peer_port, &facts.hello, &facts.forged()[nth]);
             assert!(members.iter_mut().all(Member::is_running), "frame {nth} ended member {target}");
         }
         members.iter().for_each(|member| write(member, format!("after-{target}")));

@@ -5,6 +5,7 @@ use crate::process::{Member, PATIENCE, Plan, until};
 use crate::rest::Rest;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -93,7 +94,8 @@ fn upgrade(plans: &[Plan], members: &mut [Member], addresses: &Addresses, n_writ
 #[test]
 fn a_cluster_of_the_release_before_is_upgraded_node_by_node_under_load() {
     let Ok(binary) = std::env::var("OLD_ALTHING") else {
-        eprintln!(
+        let _ = writeln!(
+            std::io::stderr(),
             "skipped: OLD_ALTHING does not name a binary of 0.1.0; `cargo xtask old-release` builds it"
         );
         return;

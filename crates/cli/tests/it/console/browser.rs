@@ -32,7 +32,10 @@ impl Browser {
     /// None, with a line that says so, where no driver is found.
     pub fn start() -> Option<Browser> {
         let Some(program) = driver() else {
-            eprintln!("skipped: no chromedriver in CHROMEDRIVER or PATH");
+            let _ = std::io::Write::write_all(
+                &mut std::io::stderr(),
+                b"skipped: no chromedriver in CHROMEDRIVER or PATH\n",
+            );
             return None;
         };
         let mut driver = Command::new(program)
