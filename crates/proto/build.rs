@@ -25,6 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "data_auth.proto",
             "inspect.proto",
             "backup.proto",
+            "data.proto",
         ])
         .map(|file| root.join(file));
     let descriptors = protox::compile(files, [root])?;

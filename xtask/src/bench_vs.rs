@@ -8,6 +8,7 @@ mod figures;
 mod large;
 mod page;
 mod plot;
+mod secured;
 
 use cluster::{Cluster, System};
 use figures::Measurements;
@@ -15,8 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 pub const HELP: &str = "\
-  bench-vs --etcd PATH [--althing PATH] [--rounds N] [--tmpfs DIR] [--disk DIR] [--scale PERCENT] [--large] [--redis PATH]
+  bench-vs --etcd PATH [--althing PATH] [--rounds N] [--tmpfs DIR] [--disk DIR] [--scale PERCENT] [--large] [--secured] [--redis PATH]
              loads that etcd and Althing in turn (locks: etcd by transaction and watch, Althing by its service), and writes docs/benchmarks.md; --large adds a million keys,
+             --secured measures what auth and TLS cost instead, and both systems with both, and writes docs/benchmarks-secured.md;
              --redis loads the data API beside that redis-server instead, and writes docs/benchmarks-data.md
 ";
 
@@ -85,6 +87,7 @@ struct BenchOptions {
     disk: PathBuf,
     scale_percent: u64,
     large: bool,
+    secured: bool,
     redis: Option<PathBuf>,
 }
 
@@ -101,12 +104,13 @@ pub fn run(root: &Path, args: Vec<String>) -> ExitCode {
 fn parse(root: &Path, args: Vec<String>) -> Result<BenchOptions, String> {
     let mut options = BenchOptions {
         etcd: PathBuf::new(),
-        althing: root.join("target/release/althing"),
+        althing: root.join("target/dist/althing"),
         rounds: 3,
         tmpfs: "/dev/shm".into(),
         disk: root.join("target"),
         scale_percent: 100,
         large: false,
+        secured: false,
         redis: None,
     };
     let mut args = args.into_iter();
@@ -120,6 +124,7 @@ fn parse(root: &Path, args: Vec<String>) -> Result<BenchOptions, String> {
             "--rounds" => options.rounds = number(&value()?)? as usize,
             "--scale" => options.scale_percent = number(&value()?)?,
             "--large" => options.large = true,
+            "--secured" => options.secured = true,
             "--redis" => options.redis = Some(value()?.into()),
             other => return Err(format!("`{other}` is not known\n{HELP}")),
         }
@@ -139,6 +144,9 @@ fn number(text: &str) -> Result<u64, String> {
 fn measure(root: &Path, options: &BenchOptions) -> Result<(), String> {
     if options.redis.is_some() {
         return page::write_data(root, options, &data::measure(options)?);
+    }
+    if options.secured {
+        return page::write_secured(root, options, &secured::measure(root, options)?);
     }
     let mut results: Vec<(String, [Vec<Measurements>; 2])> = Vec::new();
     for scenario in SCENARIOS {

@@ -185,6 +185,10 @@ fn output(command: &mut Command) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::process::Stdio;
+    use std::time::{Duration, Instant};
 
     /// The binary that `cargo test --workspace` builds beside this test.
     fn built() -> Option<PathBuf> {
@@ -227,10 +231,12 @@ mod tests {
         assert!(sbom.contains("\"pkg:cargo/tokio@") && sbom.contains("\"CycloneDX\""), "{sbom}");
         if let Some(package) = files.iter().find(|file| file.extension().is_some_and(|it| it == "deb")) {
             let installed = out.join("installed");
-            call(Command::new("dpkg-deb").arg("--extract").arg(package).arg(&installed)).unwrap();
+            install(package, &installed);
             let program = installed.join("usr/bin/althing");
-            let version = String::from_utf8(output(Command::new(program).arg("--version")).unwrap()).unwrap();
+            let version =
+                String::from_utf8(output(Command::new(&program).arg("--version")).unwrap()).unwrap();
             assert!(version.contains(env!("CARGO_PKG_VERSION")), "{version}");
+            serve_once(&program, &out.join("data"));
             assert!(installed.join("usr/share/man/man1/althing.1.gz").exists());
             assert!(installed.join("usr/share/doc/althing/copyright").exists());
             let control = output(Command::new("dpkg-deb").arg("--info").arg(package)).unwrap();
@@ -239,5 +245,59 @@ mod tests {
             eprintln!("skipped: no dpkg-deb, so no Debian package was made");
         }
         fs::remove_dir_all(out).unwrap();
+    }
+
+    /// As on a machine that has nothing yet, but below a directory; without dpkg the files alone are laid out.
+    fn install(package: &Path, root: &Path) {
+        for directory in ["var/lib/dpkg/info", "var/lib/dpkg/updates"] {
+            fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
+        if Command::new("dpkg").arg("--version").output().is_err() {
+            call(Command::new("dpkg-deb").arg("--extract").arg(package).arg(root)).unwrap();
+            return;
+        }
+        let mut dpkg = Command::new("dpkg");
+        dpkg.arg(format!("--root={}", root.display())).arg("--log=/dev/null");
+        // What it depends on is on this machine, not below the directory.
+        dpkg.args(["--force-not-root", "--force-depends", "--force-bad-path", "--install"]).arg(package);
+        call(&mut dpkg).unwrap();
+        let status = fs::read_to_string(root.join("var/lib/dpkg/status")).unwrap();
+        assert!(status.contains("Package: althing\nStatus: install ok installed"), "{status}");
+        if let Ok(told) = Command::new("lintian").args(["--fail-on", "error"]).arg(package).output() {
+            assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stdout));
+        }
+    }
+
+    /// Serves from an empty directory until its health is asked for and good.
+    fn serve_once(program: &Path, data: &Path) {
+        let free = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let held = [free(), free(), free()];
+        let [client, peer, http] = held.each_ref().map(|port| port.local_addr().unwrap());
+        drop(held);
+        let mut serve = Command::new(program);
+        serve.arg("serve").arg("--data-dir").arg(data);
+        for (flag, address) in [("--client-addr", client), ("--peer-addr", peer), ("--http-addr", http)] {
+            serve.arg(flag).arg(address.to_string());
+        }
+        let mut served = serve.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(300);
+        let mut told = String::new();
+        while !told.starts_with("HTTP/1.1 200") && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(50));
+            told = ask_health(client).unwrap_or_default();
+        }
+        served.kill().unwrap();
+        served.wait().unwrap();
+        assert!(told.starts_with("HTTP/1.1 200") && told.contains("\"true\""), "{told}");
+    }
+
+    fn ask_health(place: SocketAddr) -> io::Result<String> {
+        let mut stream = TcpStream::connect(place)?;
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        stream.write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+        let mut told = String::new();
+        stream.read_to_string(&mut told)?;
+        Ok(told)
     }
 }

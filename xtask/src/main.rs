@@ -1,6 +1,6 @@
 //! Tools of the workspace, with the standard library alone.
 //! `cargo xtask check` checks the house rules that no compiler checks; it never writes. `cargo xtask diff-etcd`
-//! and `bench-vs` compare with a real etcd, `costs` counts instructions, `flake` finds tests that fail now and then,
+//! and `bench-vs` compare with a real etcd, `console-load` measures the console beside many keys, `costs` counts instructions, `flake` finds tests that fail now and then,
 //! `fuzz` runs the fuzz targets, `malicious-peer` lies to real members on their peer ports, `hostile` measures honest clients
 //! beside hostile ones, `audit` holds the dependencies against deny.toml, `reference` writes the reference pages of the
 //! documents, `soak` runs every world of the simulator, `dist` makes the packages, `old-release` builds the
@@ -10,6 +10,7 @@
 
 mod audit;
 mod bench_vs;
+mod console_load;
 mod costs;
 mod diff_etcd;
 mod dist;
@@ -31,7 +32,7 @@ const HELP: &str = "\
 Usage: cargo xtask <verb>
 
   check      the house rules that no compiler checks: what crates may depend on, headers, sizes, leftovers, documents
-  diff-etcd --etcd PATH [--ops N] [--seed S] [--althing PATH] [--lanes L]
+  diff-etcd --etcd PATH [--ops N] [--seed S] [--althing PATH] [--workers N]
              the same random requests to that etcd and to Althing; stops at the first difference
 ";
 
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Some("audit") => audit::run(root(), std::env::args().skip(2).collect()),
         Some("bench-vs") => bench_vs::run(root(), std::env::args().skip(2).collect()),
         Some("check") => check(),
+        Some("console-load") => console_load::run(root(), std::env::args().skip(2).collect()),
         Some("costs") => costs::run(root(), std::env::args().skip(2).collect()),
         Some("diff-etcd") => diff_etcd::run(root(), std::env::args().skip(2).collect()),
         Some("dist") => dist::run(root(), std::env::args().skip(2).collect()),
@@ -66,6 +68,7 @@ fn help() -> String {
         HELP,
         audit::HELP,
         bench_vs::HELP,
+        console_load::HELP,
         costs::HELP,
         dist::HELP,
         flake::HELP,

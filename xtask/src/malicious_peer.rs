@@ -22,17 +22,17 @@ pub fn run(root: &Path, mut flags: Vec<String>) -> ExitCode {
     if cargo(root, &words) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn cargo(root: &Path, words: &[&str]) -> bool {
+pub fn cargo(root: &Path, words: &[&str]) -> bool {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     match Command::new(cargo).current_dir(root).args(words).status() {
         Ok(status) => status.success(),
         Err(error) => {
-            eprintln!("malicious-peer: cargo cannot be run: {error}");
+            eprintln!("cargo cannot be run: {error}");
             false
         }
     }
 }
 
-fn target_dir(root: &Path) -> PathBuf {
+pub fn target_dir(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }

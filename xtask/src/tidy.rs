@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The dependencies that each crate may have, tests aside. A new one is a change of architecture: write an
 /// ADR first.
 const CRATES: [(&str, &[&str]); 24] = [
-    ("base", &["bytes", "crc32fast", "xxhash-rust"]),
+    ("base", &["bytes", "crc32fast", "hashbrown", "xxhash-rust"]),
     ("raft", &["base", "bytes", "raft-rs", "slog"]),
     ("coord", &["base", "bytes"]),
     ("mesh", &["base", "bytes", "md5"]),
@@ -17,7 +17,10 @@ const CRATES: [(&str, &[&str]); 24] = [
     ("http2", &["base", "bytes"]),
     ("bbolt", &[]),
     ("disk", &["base", "bytes", "redb", "rustix", "thiserror"]),
-    ("engine", &["base", "bbolt", "bytes", "coord", "crc32c", "disk", "mesh", "node", "raft", "thiserror"]),
+    (
+        "engine",
+        &["base", "bbolt", "bytes", "coord", "crc32c", "disk", "mesh", "node", "raft", "ring", "thiserror"],
+    ),
     ("proto", &["base", "bytes", "prost", "prost-reflect", "tonic", "tonic-prost"]),
     (
         "server",
@@ -45,7 +48,7 @@ const CRATES: [(&str, &[&str]); 24] = [
         ],
     ),
     ("jwt", &["base64", "ring", "serde", "serde_json", "thiserror"]),
-    ("tls", &["ring", "rustls", "thiserror", "tracing"]),
+    ("tls", &["base", "ring", "rustls", "thiserror", "tracing"]),
     ("memory", &["mimalloc"]),
     ("api", ANYTHING),
     (
@@ -70,7 +73,22 @@ const CRATES: [(&str, &[&str]); 24] = [
     ("bench", ANYTHING),
     ("client", &["base", "proto", "thiserror", "tokio", "tonic"]),
     ("cli", ANYTHING),
-    ("differ", &["base", "bytes", "client", "prost", "proto", "tempfile", "thiserror", "tokio", "tonic"]),
+    (
+        "differ",
+        &[
+            "base",
+            "base64",
+            "bytes",
+            "client",
+            "prost",
+            "proto",
+            "serde_json",
+            "tempfile",
+            "thiserror",
+            "tokio",
+            "tonic",
+        ],
+    ),
     ("fuzz-targets", ANYTHING),
     ("malicious-peer", ANYTHING),
     ("sim", &["base", "bytes", "coord", "disk", "engine", "mesh", "mesh-node", "mimalloc", "node", "raft"]),

@@ -5,7 +5,7 @@ import { badge, button, facts, panel } from "./panels.js";
 import { get, isLoggedIn, setToken } from "./api.js";
 import { eventsList } from "./overview.js";
 
-const state = { table: undefined, error: undefined, key: "", plane: "keys", space: "default" };
+const state = { user: "", table: undefined, error: undefined, key: "", plane: "keys", space: "default" };
 
 async function load(redraw, session) {
   if (!session.root) { state.error = { status: 403, message: "users, roles and permissions are shown to the role root" }; redraw(); return; }
@@ -46,7 +46,7 @@ function matrix(table) {
   };
   return h("div", { className: "scroll" }, h("table", { className: "matrix" },
     h("thead", null, h("tr", null, h("th", { scope: "col" }, "User"), columns.map(role => h("th", { scope: "col", className: "mid", key: role }, role)), state.key && h("th", { scope: "col" }, `on ${state.key}`))),
-    h("tbody", null, table.users.map(user => h("tr", { key: user.user }, h("th", { scope: "row" }, user.user), columns.map(role => h("td", { className: "mid" }, user.roles.includes(role) ? h("span", { className: "yes", role: "img", "aria-label": "has this role" }, "●") : "")), state.key && h("td", null, may(user) ? badge(plain[may(user)], "good") : badge("nothing", "")))))));
+    h("tbody", null, table.users.map(user => h("tr", { key: user.user, "aria-selected": user.user === state.user ? "true" : undefined }, h("th", { scope: "row" }, user.user), columns.map(role => h("td", { className: "mid" }, user.roles.includes(role) ? h("span", { className: "yes", role: "img", "aria-label": "has this role" }, "●") : "")), state.key && h("td", null, may(user) ? badge(plain[may(user)], "good") : badge("nothing", "")))))));
 }
 
 function roleRows(role) {
@@ -57,17 +57,17 @@ function roleRows(role) {
 
 export const page = {
   name: "access", title: "Access", topics: ["events"],
-  enter({ redraw, session }) { load(redraw, session); },
+  enter({ path, redraw, session }) { state.user = path[0] || ""; load(redraw, session); },
   render({ live, session, redraw, login }) {
     const spaceOf = event => { state.key = event.target.value; redraw(); };
-    const refusals = live.documents.events && live.documents.events.events.filter(event => event.kind === "login" || event.kind === "auth");
+    const refusals = live.documents.events && live.documents.events.events.filter(event => ["login", "denied", "auth"].includes(event.kind));
     return [
       panel("This session", { id: "session", data: session, actions: session && session.auth ? [isLoggedIn() ? button("Log out", () => setToken(null)) : button("Log in", login)] : [], body: () => facts([["Auth", session.auth ? badge("on", "good") : badge("off: every caller may do everything", "warn")], ["User", session.user || (session.auth ? "none" : "not needed")], ["May", session.root ? "everything" : session.user ? "what its roles permit; pages say what is hidden" : "nothing"], ["Token", isLoggedIn() ? "in this page's memory; closing the page forgets it" : "none"]]) }),
       panel("Users and roles", { id: "users", data: state.table, error: state.error, empty: table => table.users.length ? null : "There are no users. `althing user add root` makes the first.", body: table => h("div", null,
         h("div", { className: "tools" }, h("input", { type: "search", placeholder: "Who may do what on key …", "aria-label": "Key", value: state.key, oninput: spaceOf }), h("select", { "aria-label": "Plane", onchange: event => { state.plane = event.target.value; redraw(); } }, h("option", { value: "keys" }, "coordination"), h("option", { value: "data" }, "data")), state.plane === "data" && h("input", { "aria-label": "Namespace", value: state.space, oninput: event => { state.space = event.target.value; redraw(); } })),
         matrix(table)) }),
       panel("Roles", { id: "roles", data: state.table, error: state.error, empty: table => table.roles.length ? null : "There are no roles.", body: table => h("div", { className: "roles" }, table.roles.map(roleRows)) }),
-      panel("Refused logins and changes of auth", { id: "refusals", data: refusals, live, empty: events => events.length ? null : "None since the nodes started.", body: eventsList }),
+      panel("Refused logins and requests, changes of auth", { id: "refusals", data: refusals, live, hint: session.root ? "user and address, the newest first" : "who was refused is shown to the role root", empty: events => events.length ? null : "None since the nodes started.", body: eventsList }),
     ];
   },
 };

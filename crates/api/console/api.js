@@ -60,3 +60,6 @@ export const put = async (path, body, query, extra) => (await call("PUT", path, 
 export const post = async (path, body, query, extra) => (await call("POST", path, { body, query, extra })).body;
 export const del = async (path, query, extra) => (await call("DELETE", path, { query, extra })).body;
 export const segment = text => encodeURIComponent(text);
+
+// A write of data is made only over what this page has shown, or where it has shown that there is nothing.
+export const condition = clock => clock ? { "X-If-Vector-Clock": clock } : { "X-Conflict-Resolution": "FAIL" };

@@ -89,6 +89,7 @@ async function login() {
 
 function leave() {
   if (state.live) state.live.close();
+  if (state.page.leave) state.page.leave();
   clearInterval(state.timer);
   state.live = null;
 }

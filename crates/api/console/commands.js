@@ -1,11 +1,13 @@
 // The command box: the CLI's verbs against the API, with completion, and jumps to any page, key, lock, node or user.
 
 import { h, show } from "./dom.js";
-import { del, get, post, put, segment } from "./api.js";
+import { condition, del, get, getWhole, post, put, segment } from "./api.js";
 import { ask } from "./dialog.js";
+import { textOf } from "./diff.js";
 
 const key = name => ({ key: name });
-const seen = async name => { try { return (await get("/v1/coord/key", key(name))).mod_revision; } catch (error) { if (error.status === 404) return 0; throw error; } };
+const unlessAbsent = async ask => { try { return await ask(); } catch (error) { if (error.status === 404) return null; throw error; } };
+const clip = value => { const text = textOf(value); return text.length > 500 ? `${text.slice(0, 500)} …` : text; };
 const data = (space, name) => `/v1/namespaces/${segment(space)}/data/${segment(name)}`;
 
 async function sure(title, change) {
@@ -13,17 +15,60 @@ async function sure(title, change) {
   return change();
 }
 
+// What is there is shown before it is written over, and the write is refused if it has changed since.
+async function over(name, found, change) {
+  if (!found) return change();
+  return await ask({ title: `Write over ${name}`, text: ["It holds:", clip(found.value ?? found.value_base64)], action: "Write", danger: true }) ? change() : { status: "not done" };
+}
+
+async function putKey([name, ...value]) {
+  const found = await unlessAbsent(() => get("/v1/coord/key", key(name)));
+  return over(name, found, () => put("/v1/coord/key", { value: value.join(" "), mod_revision: found ? found.mod_revision : 0, lease: found?.lease || undefined }, key(name)));
+}
+
+async function deleteKey([name]) {
+  const found = await get("/v1/coord/key", key(name));
+  return sure(`Delete ${name}, which holds: ${clip(found.value ?? found.value_base64)}`, () => del("/v1/coord/key", { ...key(name), mod_revision: found.mod_revision }));
+}
+
+async function readData(space, name) {
+  const found = await unlessAbsent(() => getWhole(data(space, name)));
+  return { found: found && found.body, clock: found ? found.headers.get("x-vector-clock") : "" };
+}
+
+async function putData([space, name, ...words]) {
+  const { found, clock } = await readData(space, name);
+  let value = words.join(" ");
+  try { value = JSON.parse(value); } catch { /* it is text */ }
+  return over(`${space}/${name}`, found, () => put(data(space, name), { value }, {}, condition(clock)));
+}
+
+async function deleteData([space, name]) {
+  const { found, clock } = await readData(space, name);
+  if (!found) return { status: "there is no such key" };
+  return sure(`Delete ${space}/${name}, which holds: ${clip(found.value)}`, () => del(data(space, name), {}, condition(clock)));
+}
+
 // Words, what they take, what they do, and what a word of theirs completes to.
 const VERBS = [
   ["get", "KEY", ([name]) => get("/v1/coord/key", key(name)), "keys"],
-  ["put", "KEY VALUE", async ([name, ...value]) => put("/v1/coord/key", { value: value.join(" "), mod_revision: await seen(name) }, key(name)), "keys"],
-  ["del", "KEY", ([name]) => sure(`Delete ${name}`, async () => del("/v1/coord/key", { ...key(name), mod_revision: await seen(name) })), "keys"],
+  ["put", "KEY VALUE", putKey, "keys"],
+  ["del", "KEY", deleteKey, "keys"],
   ["history", "KEY", ([name]) => get("/v1/coord/history", key(name)), "keys"],
   ["lock inspect", "NAME", ([name]) => get("/v1/lock", { name }), "locks"],
   ["lock list", "[PREFIX]", ([prefix]) => get("/v1/locks", { prefix }), "locks"],
   ["data get", "NAMESPACE KEY", ([space, name]) => get(data(space, name), { explain: 1 })],
-  ["data put", "NAMESPACE KEY VALUE", ([space, name, ...value]) => put(data(space, name), { value: value.join(" ") })],
-  ["conflicts", "", () => get("/v1/conflicts")],
+  ["data put", "NAMESPACE KEY VALUE", putData],
+  ["data del", "NAMESPACE KEY", deleteData],
+  ["data ls", "NAMESPACE [PREFIX]", ([space, prefix]) => get(`/v1/namespaces/${segment(space)}/store/range`, { prefix, limit: 50, keys_only: 1 })],
+  ["conflicts", "[TEXT]", ([filter]) => get("/v1/conflicts", { filter })],
+  ["clients", "[TEXT]", ([filter]) => get("/v1/clients", { filter, limit: 50 })],
+  ["watches", "[TEXT]", ([filter]) => get("/v1/watches", { filter, limit: 50 })],
+  ["lease list", "", () => get("/v1/leases", { limit: 50 })],
+  ["slow-requests", "", () => get("/v1/slow-requests")],
+  ["settings", "", () => get("/v1/settings")],
+  ["upgrade status", "", () => get("/v1/upgrade")],
+  ["quota", "", () => get("/v1/quota")],
   ["member list", "", () => get("/v1/cluster")],
   ["endpoint status", "", () => get("/v1/cluster")],
   ["ring", "", () => get("/v1/ring")],
@@ -32,9 +77,17 @@ const VERBS = [
   ["user list", "", async () => (await get("/v1/access")).users],
   ["role list", "", async () => (await get("/v1/access")).roles],
   ["compaction", "REVISION", ([revision]) => sure(`Compact up to ${revision}`, () => post("/v1/compaction", { revision: Number(revision) }))],
+  ["compaction status", "", () => get("/v1/compaction")],
+  ["defrag", "", () => sure("Defragment this node", () => post("/v1/defragment"))],
   ["alarm disarm", "", () => sure("Clear all alarms", () => del("/v1/alarms"))],
   ["move-leader", "NODE", ([node]) => sure(`Hand leadership to ${node}`, () => put("/v1/leader", { node })), "nodes"],
 ];
+
+// `compaction status` is not `compaction` of a revision called so.
+function verbOf(text) {
+  const fitting = VERBS.filter(([word]) => text === word || text.startsWith(`${word} `));
+  return fitting.sort((one, other) => other[0].length - one[0].length)[0];
+}
 
 const state = { dialog: null, choices: [], at: 0, asked: 0 };
 
@@ -42,6 +95,8 @@ async function names(kind, typed) {
   try {
     if (kind === "keys") { const found = await get("/v1/coord/keys", { prefix: typed, limit: 8 }); return found.keys.map(item => item.key).filter(Boolean); }
     if (kind === "locks") return (await get("/v1/locks", { prefix: typed, limit: 8 })).locks.map(lock => lock.name);
+    if (kind === "users") return (await get("/v1/access")).users.map(user => user.user).filter(name => name.startsWith(typed));
+    if (kind === "data") { const found = await get("/v1/namespaces/default/store/range", { prefix: typed, limit: 8, keys_only: 1 }); return found.entries.map(item => item.key); }
     if (kind === "nodes") return Object.values((await get("/v1/cluster")).nodes).map(node => node.name).filter(name => name.startsWith(typed));
   } catch { /* without permission there is nothing to complete */ }
   return [];
@@ -49,7 +104,7 @@ async function names(kind, typed) {
 
 async function choicesFor(text, pages, cluster) {
   const typed = text.trimStart();
-  const verb = VERBS.find(([word]) => typed === word || typed.startsWith(`${word} `));
+  const verb = verbOf(typed);
   if (verb) {
     const [word, takes, , kind] = verb;
     const rest = typed.slice(word.length).trimStart();
@@ -61,12 +116,12 @@ async function choicesFor(text, pages, cluster) {
   const jumps = pages.filter(page => has(page.title)).map(page => ({ label: page.title, hint: "page", go: `#/${page.name}` }));
   const verbs = VERBS.filter(([word]) => word.startsWith(small)).map(([word, takes]) => ({ label: `${word} ${takes}`, hint: "command", fill: `${word} ` }));
   const nodes = Object.entries((cluster || { nodes: {} }).nodes).filter(([, node]) => small && has(node.name)).map(([id, node]) => ({ label: node.name, hint: "node", go: `#/metrics/${id}` }));
-  const [keys, locks] = typed.length > 1 ? await Promise.all([names("keys", typed), names("locks", typed)]) : [[], []];
-  return [...jumps, ...nodes, ...locks.map(name => ({ label: name, hint: "lock", go: `#/locks/${segment(name)}` })), ...keys.map(name => ({ label: name, hint: "key", go: `#/keys/${segment(name.slice(0, name.lastIndexOf("/") + 1))}/${segment(name)}` })), ...verbs].slice(0, 14);
+  const [keys, locks, users, records] = typed.length > 1 ? await Promise.all(["keys", "locks", "users", "data"].map(kind => names(kind, typed))) : [[], [], [], []];
+  return [...jumps, ...nodes, ...locks.map(name => ({ label: name, hint: "lock", go: `#/locks/${segment(name)}` })), ...users.map(name => ({ label: name, hint: "user", go: `#/access/${segment(name)}` })), ...keys.map(name => ({ label: name, hint: "key", go: `#/keys/${segment(name.slice(0, name.lastIndexOf("/") + 1))}/${segment(name)}` })), ...records.map(name => ({ label: name, hint: "data key", go: `#/data/default/${segment(name)}` })), ...verbs].slice(0, 14);
 }
 
 async function run(text) {
-  const verb = VERBS.find(([word]) => text === word || text.startsWith(`${word} `));
+  const verb = verbOf(text);
   if (!verb) throw new Error(`no command \`${text}\``);
   const words = text.slice(verb[0].length).trim().split(/\s+/).filter(Boolean);
   const needed = verb[1].split(" ").filter(word => word && !word.startsWith("["));
@@ -76,7 +131,7 @@ async function run(text) {
 
 export function openCommands(pages, cluster) {
   if (state.dialog) return;
-  const input = h("input", { type: "text", id: "command", role: "combobox", "aria-expanded": "true", "aria-controls": "choices", "aria-label": "Command, page, key, lock or node", placeholder: "Jump to a page, key, lock or node, or run a command", autocomplete: "off", spellcheck: "false" });
+  const input = h("input", { type: "text", id: "command", role: "combobox", "aria-expanded": "true", "aria-controls": "choices", "aria-label": "Command, page, key, data key, lock, user or node", placeholder: "Jump to a page, key, data key, lock, user or node, or run a command", autocomplete: "off", spellcheck: "false" });
   const list = h("ul", { id: "choices", role: "listbox" });
   const output = h("pre", { className: "value command-output", tabindex: "0", hidden: true });
   const close = () => { state.dialog.close(); state.dialog.remove(); state.dialog = null; };

@@ -1,14 +1,15 @@
 // Writes that lost against one that had not seen them: both values with what differs marked, by which rule, and the way back.
 
 import { h } from "./dom.js";
-import { badge, button, link, panel } from "./panels.js";
+import { Pages, badge, button, filterField, link, pager, panel } from "./panels.js";
 import { number, time } from "./format.js";
 import { ask, attempt } from "./dialog.js";
 import { post, segment } from "./api.js";
 import { sideBySide, textOf } from "./diff.js";
 
-const state = { filter: "", open: new Set() };
-const RULES = { last_write_wins: "the later write stays", by_name: "both have the same time; the higher name stays", delete_wins: "the deletion stays" };
+const state = { filter: "", pages: new Pages(), open: new Set() };
+const query = () => state.filter || state.pages.at ? { filter: state.filter, page: state.pages.at } : {};
+const RULES = { last_write_wins: "the later write stays", by_name: "both have the same time; the higher name stays", delete_wins: "the deletion stays", replaced_unmerged: "their handler could not merge them, and there was no room for more" };
 const clockText = clock => Object.entries(clock || {}).map(([region, count]) => `${count} of ${region}`).join(", ") || "nothing";
 
 async function restore(conflict) {
@@ -20,26 +21,30 @@ function item(conflict, redraw) {
   const isOpen = state.open.has(conflict.conflict_id);
   const toggle = () => { if (isOpen) state.open.delete(conflict.conflict_id); else state.open.add(conflict.conflict_id); redraw(); };
   const side = (value, isDeleted) => isDeleted ? "(deleted)" : value;
+  const isReplaced = (conflict.losing_values || []).length > 0;
+  const lost = side(isReplaced ? conflict.losing_values : conflict.losing_value, conflict.loser_deleted);
   const clip = value => { const text = textOf(value).replace(/\s+/g, " "); return text.length > 60 ? `${text.slice(0, 60)} …` : text; };
   return h("li", { key: conflict.conflict_id, className: "conflict" },
-    h("button", { type: "button", className: "row", "aria-expanded": String(isOpen), onclick: toggle }, time(conflict.resolved_at), h("code", null, `${conflict.namespace ?? "?"}/${conflict.key}`), h("span", { className: "grow quiet" }, clip(side(conflict.losing_value, conflict.loser_deleted)), " lost against ", clip(side(conflict.winning_value, conflict.winner_deleted))), badge(conflict.source_region, "info")),
+    h("button", { type: "button", className: "row", "aria-expanded": String(isOpen), onclick: toggle }, time(conflict.resolved_at), h("code", null, `${conflict.namespace ?? "?"}/${conflict.key}`), h("span", { className: "grow quiet" }, clip(lost), " lost against ", clip(side(conflict.winning_value, conflict.winner_deleted))), badge(conflict.source_region, "info")),
     isOpen && h("div", { className: "inside" },
-      sideBySide(side(conflict.losing_value, conflict.loser_deleted), side(conflict.winning_value, conflict.winner_deleted), ["lost", "stays"]),
-      h("p", null, `Rule: ${conflict.resolution_strategy.replaceAll("_", " ")}${RULES[conflict.resolution_strategy] ? ` (${RULES[conflict.resolution_strategy]})` : ""}. The write that stays had seen ${clockText(conflict.winning_clock)}; the one that lost had seen ${clockText(conflict.losing_clock)}. Neither had seen the other.`),
+      sideBySide(lost, side(conflict.winning_value, conflict.winner_deleted), ["lost", "stays"]),
+      h("p", null, `Rule: ${conflict.resolution_strategy.replaceAll("_", " ")}${RULES[conflict.resolution_strategy] ? ` (${RULES[conflict.resolution_strategy]})` : ""}. The write that stays had seen ${clockText(conflict.winning_clock)}; the one that lost had seen ${clockText(conflict.losing_clock)}.${isReplaced ? "" : " Neither had seen the other."}`),
       h("p", null, "Written ", time(conflict.losing_write_at), ", resolved ", time(conflict.resolved_at), " here, coming from ", conflict.source_region, "."),
-      h("p", { className: "actions" }, button("Restore the losing value", () => restore(conflict)), " ", conflict.namespace && link(`#/data/${segment(conflict.namespace)}/${segment(conflict.key)}`, "Open the key"))));
+      h("p", { className: "actions" }, isReplaced ? null : button("Restore the losing value", () => restore(conflict)), " ", conflict.namespace && link(`#/data/${segment(conflict.namespace)}/${segment(conflict.key)}`, "Open the key"))));
 }
 
 export const page = {
   name: "conflicts", title: "Conflicts", topics: ["conflicts", "cluster"],
+  enter({ live }) { live.ask(query()); },
   render({ live, redraw }) {
     const data = live.documents.conflicts;
-    const shown = data ? data.conflicts.filter(conflict => `${conflict.namespace}/${conflict.key}`.includes(state.filter)) : [];
+    const show = () => { live.ask(query()); redraw(); };
+    const filter = text => { state.filter = text; state.pages.first(); show(); };
     const bySpace = new Map();
     for (const conflict of data ? data.conflicts : []) bySpace.set(conflict.namespace, (bySpace.get(conflict.namespace) || 0) + 1);
     return [
-      h("div", { className: "tools", key: "tools" }, h("input", { type: "search", placeholder: "Filter by namespace or key", "aria-label": "Filter", value: state.filter, oninput: event => { state.filter = event.target.value; redraw(); } }), [...bySpace].map(([space, count]) => badge(`${space}: ${number(count)}`)), data && data.nodes_missing.length ? badge(`${data.nodes_missing.length} nodes did not answer`, "warn") : null),
-      panel("Conflicts", { id: "conflicts", data, error: live.errors.conflicts, live, hint: data && data.next_page ? "the first 50" : null, empty: found => found.conflicts.length ? null : "No write has lost against another that had not seen it.", body: () => h("ul", { className: "plain conflicts" }, shown.map(conflict => item(conflict, redraw))) }),
+      h("div", { className: "tools", key: "tools" }, filterField("Filter by namespace or key", state.filter, filter), [...bySpace].map(([space, count]) => badge(`${space}: ${number(count)}`)), data && data.nodes_missing.length ? badge(`${data.nodes_missing.length} nodes did not answer`, "warn") : null),
+      panel("Conflicts", { id: "conflicts", data, error: live.errors.conflicts, live, empty: found => found.conflicts.length || found.next_page || state.pages.before.length ? null : state.filter ? "No conflict of such a key." : "No write has lost against another that had not seen it.", body: () => h("div", null, h("ul", { className: "plain conflicts" }, data.conflicts.map(conflict => item(conflict, redraw))), pager(state.pages, data.next_page, show)) }),
     ];
   },
 };

@@ -1,13 +1,14 @@
 // Namespaces and their keys: a value by its type, with operations of that type, and why it is what it is.
 
 import { h } from "./dom.js";
-import { badge, button, errorNote, facts, mono, more, panel, table } from "./panels.js";
+import { Pages, badge, button, errorNote, facts, mono, pager, panel, table } from "./panels.js";
 import { number, time } from "./format.js";
 import { ask, attempt } from "./dialog.js";
-import { del, get, getWhole, post, put, segment } from "./api.js";
+import { condition, del, get, getWhole, post, put, segment } from "./api.js";
 import { textOf } from "./diff.js";
+import { Collection, isCollection } from "./collections.js";
 
-const state = { spaces: undefined, error: undefined, space: "default", prefix: "", list: undefined, listError: undefined, key: null, found: undefined, clock: "" };
+const state = { spaces: undefined, error: undefined, space: "default", prefix: "", list: undefined, listError: undefined, pages: new Pages(), elements: new Pages(), key: null, found: undefined, clock: "", collection: null };
 const base = () => `/v1/namespaces/${segment(state.space)}`;
 
 async function loadSpaces(redraw) {
@@ -15,44 +16,73 @@ async function loadSpaces(redraw) {
   redraw();
 }
 
-async function load(redraw, page) {
+async function load(redraw) {
+  const { at } = state.pages;
   try {
-    const list = await get(`${base()}/store/range`, { prefix: state.prefix, limit: 100, page });
-    state.list = page ? { ...list, entries: [...state.list.entries, ...list.entries] } : list;
-    state.listError = undefined;
+    const list = await get(`${base()}/store/range`, { prefix: state.prefix, limit: 100, page: at });
+    if (at !== state.pages.at) return;
+    [state.list, state.listError] = [list, undefined];
   } catch (error) { state.listError = error; }
   redraw();
 }
 
 async function look(key, redraw) {
-  Object.assign(state, { key, found: state.key === key ? state.found : undefined });
+  const path = `${base()}/data/${segment(key)}`;
+  if (path !== state.path) Object.assign(state, { path, key, found: undefined, clock: "", collection: null, elements: new Pages() });
   redraw();
   try {
-    const { body, headers } = await getWhole(`${base()}/data/${segment(key)}`, { explain: 1 });
-    state.found = body;
-    state.clock = headers.get("x-vector-clock") || "";
-  } catch (error) { state.found = { error }; }
+    const { body, headers } = await getWhole(path, { explain: 1 });
+    if (path !== state.path) return;
+    [state.found, state.clock] = [body, headers.get("x-vector-clock") || ""];
+    if (!isCollection(body.type)) state.collection = null;
+    else if (!state.collection || state.collection.kind !== body.type) state.collection = new Collection(`${base()}/crdt/${segment(key)}`, body.type);
+    if (state.collection) await state.collection.load();
+  } catch (error) {
+    if (path !== state.path) return;
+    Object.assign(state, { found: { error }, clock: "", collection: null });
+  }
   redraw();
 }
 
+// A change that was refused is a reason to look again, too.
 async function changed(redraw, change, done) {
-  if (await attempt(change, done)) { await look(state.key, redraw); load(redraw); }
+  await attempt(change, done);
+  await look(state.key, redraw);
+  load(redraw);
 }
 
 async function write(redraw) {
-  const { found } = state;
-  const values = await ask({ title: `Put ${state.key}`, text: "It is written only if nothing is there that this page has not shown.", fields: [{ name: "value", label: "Value: JSON, or else text", value: found && !found.error ? textOf(found.value) : "", rows: 12 }], action: "Put" });
+  const { found, key, clock } = state;
+  const values = await ask({ title: `Put ${key}`, text: "It is written only if nothing is there that this page has not shown.", fields: [{ name: "value", label: "Value: JSON, or else text", value: found && !found.error ? textOf(found.value) : "", rows: 12 }], action: "Put" });
   if (!values) return;
   let value = values.value;
   try { value = JSON.parse(value); } catch { /* it is text */ }
-  changed(redraw, () => put(`${base()}/data/${segment(state.key)}`, { value }, {}, state.clock && !found.error ? { "X-If-Vector-Clock": state.clock } : {}), "Written");
+  changed(redraw, () => put(`${base()}/data/${segment(key)}`, { value }, {}, condition(clock)), "Written");
+}
+
+const crdt = (key, word, argument, type) => post(`${base()}/crdt/${segment(key)}/${word}`, argument, { type });
+
+async function operateOnCollection(redraw, kind, { word, label, fields, argument }) {
+  const { key } = state;
+  const values = fields.length ? await ask({ title: `${label}: ${key}`, fields, action: label }) : {};
+  if (values) changed(redraw, () => crdt(key, word, argument(values), kind), "Done");
+}
+
+// Types that begin with an operation and not with a value.
+async function begin(redraw) {
+  const { key } = state;
+  const values = await ask({ title: `Begin ${key}`, text: "A collection begins with its first operation.", fields: [{ name: "type", label: "Type", options: ["bigset", "map", "sorted_set", "list", "flag", "hyperloglog", "orset", "pncounter"], value: "bigset" }], action: "Next" });
+  if (!values) return;
+  if (isCollection(values.type)) operateOnCollection(redraw, values.type, new Collection("", values.type).operations()[0]);
+  else operate(redraw, ...OPERATIONS[values.type][0]);
 }
 
 async function operate(redraw, kind, word, label, name) {
-  const values = await ask({ title: `${label}: ${state.key}`, fields: [{ name, label: name, value: name === "amount" ? "1" : "" }], action: label });
+  const { key } = state;
+  const values = await ask({ title: `${label}: ${key}`, fields: [{ name, label: name, value: name === "amount" ? "1" : "" }], action: label });
   if (!values) return;
   const argument = name === "amount" ? { amount: Number(values.amount) } : { [name]: values[name] };
-  changed(redraw, () => post(`${base()}/crdt/${segment(state.key)}/${word}`, argument, { type: kind }), "Done");
+  changed(redraw, () => crdt(key, word, argument, kind), "Done");
 }
 
 const OPERATIONS = {
@@ -62,9 +92,19 @@ const OPERATIONS = {
   delta_numeric: [["delta_numeric", "add", "Add", "delta"], ["delta_numeric", "subtract", "Subtract", "delta"]],
 };
 
-function valueOf(found) {
+const ELEMENTS = 200;
+
+// A set in one record comes whole; it is shown in pages.
+function elementsOf(items, redraw) {
+  const from = Number(state.elements.at) || 0;
+  const next = from + ELEMENTS < items.length ? String(from + ELEMENTS) : null;
+  return h("div", null, facts([["Elements", number(items.length)]]), h("ul", { className: "chips" }, items.slice(from, from + ELEMENTS).map(item => h("li", null, textOf(item)))), pager(state.elements, next, redraw));
+}
+
+function valueOf(found, redraw) {
+  if (state.collection) return state.collection.view(redraw, argument => changed(redraw, () => crdt(state.key, "remove", argument, state.collection.kind), "Removed"));
   if (found.siblings && found.siblings.length > 1) return h("div", { className: "sides" }, found.siblings.map((sibling, nth) => h("div", null, h("h3", null, `value ${nth + 1}`), h("pre", null, textOf(sibling)))));
-  if (Array.isArray(found.value)) return h("ul", { className: "chips" }, found.value.slice(0, 500).map(item => h("li", null, textOf(item))));
+  if (found.type === "orset" && Array.isArray(found.value)) return elementsOf(found.value, redraw);
   return h("pre", { className: "value", tabindex: "0" }, textOf(found.value));
 }
 
@@ -78,34 +118,38 @@ function why(explain) {
 function keyPanel(redraw) {
   const { found } = state;
   const isThere = found && !found.error;
+  const isAbsent = found && found.error && found.error.status === 404;
   const operations = isThere ? OPERATIONS[found.type] || [] : [];
+  const ofCollection = isThere && state.collection ? state.collection.operations() : [];
   const remove = async () => {
-    const sure = await ask({ title: `Delete ${state.key}`, text: "The key is deleted in every region, if nothing is there that this page has not shown.", action: "Delete", danger: true });
-    if (sure) changed(redraw, () => del(`${base()}/data/${segment(state.key)}`, {}, { "X-If-Vector-Clock": state.clock }), "Deleted");
+    const { key, clock, collection } = state;
+    const text = collection ? "The collection is deleted in every region, with every element that the node which takes the delete knows of." : "The key is deleted in every region, if nothing is there that this page has not shown.";
+    const sure = await ask({ title: `Delete ${key}`, text, action: "Delete", danger: true });
+    if (sure) changed(redraw, () => collection ? crdt(key, "delete", {}, collection.kind) : del(`${base()}/data/${segment(key)}`, {}, condition(clock)), "Deleted");
   };
   return panel(state.key, {
     id: "value", data: found,
-    actions: [operations.map(([kind, word, label, name]) => button(label, () => operate(redraw, kind, word, label, name))), operations.length ? null : button("Edit", () => write(redraw)), isThere ? button("Delete", remove, { className: "danger" }) : null],
-    body: () => found.error ? errorNote(found.error) : h("div", null, facts([["Type", badge(found.type, "info")], ["Created", time(found.created_at)], ["Changed", time(found.last_modified)], found.expires_at ? ["Expires", time(found.expires_at)] : null, ["Versions", Object.entries(found.vector_clock).map(([region, count]) => `${region} ${count}`).join(", ")]]), valueOf(found), why(found.explain)),
+    actions: [operations.map(([kind, word, label, name]) => button(label, () => operate(redraw, kind, word, label, name))), ofCollection.map(operation => button(operation.label, () => operateOnCollection(redraw, state.collection.kind, operation))), isAbsent ? button("Begin a collection …", () => begin(redraw)) : null, isAbsent || isThere && !operations.length && !ofCollection.length ? button("Edit", () => write(redraw)) : null, isThere ? button("Delete", remove, { className: "danger" }) : null],
+    body: () => found.error ? errorNote(found.error) : h("div", null, facts([["Type", badge(found.type, "info")], ["Created", time(found.created_at)], ["Changed", time(found.last_modified)], found.expires_at ? ["Expires", time(found.expires_at)] : null, ["Versions", Object.entries(found.vector_clock).map(([region, count]) => `${region} ${count}`).join(", ")]]), valueOf(found, redraw), why(found.explain)),
   });
 }
 
 export const page = {
   name: "data", title: "Data", topics: [],
   enter({ path, redraw }) {
-    state.space = path[0] || state.space;
+    if (path[0] && path[0] !== state.space) Object.assign(state, { space: path[0], list: undefined, key: null, found: undefined, path: undefined, pages: new Pages() });
     if (path[1]) look(path[1], redraw);
     loadSpaces(redraw);
     load(redraw);
   },
   render({ redraw }) {
     const { list } = state;
-    const find = event => { event.preventDefault(); state.prefix = event.target.elements.prefix.value; state.list = undefined; redraw(); load(redraw); };
+    const find = event => { event.preventDefault(); state.prefix = event.target.elements.prefix.value; state.list = undefined; state.pages.first(); redraw(); load(redraw); };
     const create = async () => {
       const values = await ask({ title: "Open or create a key", fields: [{ name: "key", label: "Key", value: state.prefix }], action: "Open" });
       if (values && values.key) look(values.key, redraw);
     };
-    const text = entry => { const shown = textOf(entry.value); return shown.length > 80 ? `${shown.slice(0, 80)} …` : shown; };
+    const text = entry => { if (isCollection(entry.type)) return ""; const shown = textOf(entry.value); return shown.length > 80 ? `${shown.slice(0, 80)} …` : shown; };
     return [
       panel("Namespaces", { id: "namespaces", data: state.spaces, error: state.error, empty: spaces => spaces.length ? null : "No namespace is visible to this user.", body: spaces => table("namespaces", [
         { title: "Namespace", sort: space => space.namespace, cell: space => h("a", { href: `#/data/${segment(space.namespace)}`, "aria-current": space.namespace === state.space ? "true" : undefined }, space.namespace) },
@@ -120,7 +164,7 @@ export const page = {
           { title: "Type", sort: entry => entry.type, cell: entry => entry.type || "" },
           { title: "Value", className: "clip", cell: text },
           { title: "Changed", sort: entry => entry.timestamp, cell: entry => time(entry.timestamp) },
-        ], list.entries, { key: entry => entry.key, redraw }), more(list.next_page, () => load(redraw, list.next_page))) }),
+        ], list.entries, { key: entry => entry.key, redraw }), pager(state.pages, list.next_page, () => load(redraw))) }),
         state.key ? keyPanel(redraw) : panel("Value", { id: "value", data: true, body: () => h("p", { className: "empty" }, "Choose a key to see its value, its replicas and why it is what it is.") })),
     ];
   },

@@ -2,13 +2,18 @@
 // what changed since it was shown.
 
 import { h } from "./dom.js";
-import { badge, button, errorNote, facts, mono, more, panel, table } from "./panels.js";
+import { Pages, badge, button, errorNote, facts, mono, pager, panel, table } from "./panels.js";
 import { bytes, duration, number, time } from "./format.js";
 import { ask, attempt } from "./dialog.js";
 import { del, get, put } from "./api.js";
 import { sideBySide } from "./diff.js";
+import { readEvents } from "./stream.js";
 
-const state = { prefix: "", list: undefined, error: undefined, key: null, found: undefined, keyError: undefined, past: undefined, compared: null, view: "auto" };
+const NOW = "now";
+const CHANGES_MAX = 50;
+const state = { prefix: "", list: undefined, error: undefined, pages: new Pages(), key: null, found: undefined, keyError: undefined, past: undefined, compared: null, from: "", to: NOW, view: "auto", changes: null };
+// What is watched while the page is open: the key that is shown, and the folder if that is wanted.
+const watches = { key: null, folder: null };
 
 const base64Text = encoded => atob(encoded);
 const nameOf = item => item.key ?? `base64:${item.key_base64}`;
@@ -41,20 +46,65 @@ function viewsOf(found) {
   return views;
 }
 
-async function load(redraw, page) {
-  const { prefix } = state;
+async function load(redraw) {
+  const { prefix, pages: { at } } = state;
   try {
-    const list = await get("/v1/coord/keys", { prefix, delimiter: "/", limit: 100, page });
-    if (prefix !== state.prefix) return;
-    state.list = page ? { ...list, folders: [...state.list.folders, ...list.folders], keys: [...state.list.keys, ...list.keys] } : list;
+    const list = await get("/v1/coord/keys", { prefix, delimiter: "/", limit: 100, page: at });
+    if (prefix !== state.prefix || at !== state.pages.at) return;
+    state.list = list;
     state.error = undefined;
   } catch (error) { state.error = error; }
   redraw();
 }
 
-async function open(item, redraw) {
-  Object.assign(state, { key: item, found: undefined, keyError: undefined, past: undefined, compared: null, view: "auto" });
+// Changes as they come, for as long as the page is open; after a broken connection behind the last that was seen.
+function watch(name, query, onChanges) {
+  if (watches[name]) watches[name].abort();
+  const abort = new AbortController();
+  watches[name] = abort;
+  const run = async () => {
+    let since;
+    while (!abort.signal.aborted) {
+      try {
+        await readEvents("/v1/coord/watch", { ...query, since }, abort.signal, messages => {
+          since = messages.map(message => message.id).filter(Boolean).at(-1) ?? since;
+          if (!abort.signal.aborted && messages.length) onChanges(messages);
+        });
+      } catch { /* it is tried again */ }
+      if (!abort.signal.aborted) await new Promise(resolve => setTimeout(resolve, 2000));
+    }
+  };
+  run();
+}
+
+function unwatch(name) {
+  if (watches[name]) watches[name].abort();
+  watches[name] = null;
+}
+
+// Many changes of one moment are read once.
+let resting = null;
+function soon(change) {
+  clearTimeout(resting);
+  resting = setTimeout(change, 300);
+}
+
+function watchFolder(redraw) {
+  state.changes = [];
+  watch("folder", { prefix: state.prefix }, messages => {
+    const told = messages.filter(({ event }) => event === "put" || event === "delete").map(({ event, data }) => ({ event, ...data, at: Date.now() }));
+    state.changes = [...told.reverse(), ...state.changes].slice(0, CHANGES_MAX);
+    redraw();
+    soon(() => load(redraw));
+  });
   redraw();
+}
+
+async function open(item, redraw) {
+  Object.assign(state, { key: item, found: undefined, keyError: undefined, past: undefined, compared: null, from: "", to: NOW, view: "auto" });
+  redraw();
+  if (item.key === undefined) unwatch("key");
+  else watch("key", { key: item.key }, () => { if (state.key === item) refresh(redraw); });
   await refresh(redraw);
 }
 
@@ -68,12 +118,33 @@ async function refresh(redraw) {
   redraw();
 }
 
-async function compare(change, redraw) {
+async function valueAt(revision) {
+  const found = await get("/v1/coord/key", { ...queryOf(state.key), revision: revision === NOW ? undefined : revision });
+  return found.value ?? found.value_base64;
+}
+
+async function compare(redraw) {
+  const { key, from, to } = state;
+  const title = revision => revision === NOW ? "now" : `at revision ${revision}`;
+  let compared;
   try {
-    const old = await get("/v1/coord/key", { ...queryOf(state.key), revision: change.revision });
-    state.compared = { revision: change.revision, at_ms: change.at_ms, value: old.value ?? old.value_base64 };
-  } catch (error) { state.compared = { revision: change.revision, error }; }
+    const [left, right] = await Promise.all([valueAt(from), valueAt(to)]);
+    compared = { left, right, titles: [title(from), title(to)] };
+  } catch (error) { compared = { error }; }
+  if (key !== state.key) return;
+  state.compared = compared;
   redraw();
+}
+
+// Any two revisions that are still there.
+function compareForm(past, redraw) {
+  const known = [...past.changes].reverse().filter(change => !change.deleted && change.revision >= past.compact_revision);
+  if (!known.length) return null;
+  const choose = name => event => { state[name] = event.target.value; };
+  const options = chosen => [h("option", { value: NOW, selected: chosen === NOW }, "now"), known.map(change => h("option", { value: String(change.revision), selected: chosen === String(change.revision) }, `revision ${change.revision}`))];
+  state.from = state.from || String((known[1] ?? known[0]).revision);
+  const submit = event => { event.preventDefault(); compare(redraw); };
+  return h("form", { className: "tools", onsubmit: submit }, h("span", null, "Difference of"), h("select", { "aria-label": "From", onchange: choose("from") }, options(state.from)), h("span", null, "and"), h("select", { "aria-label": "To", onchange: choose("to") }, options(state.to)), h("button", { type: "submit" }, "Show difference"));
 }
 
 async function edit(redraw) {
@@ -114,9 +185,9 @@ function keyPanel(redraw) {
           found.lease ? ["Lease", h("span", null, mono(found.lease), " ", badge(`ends in ${duration(remaining)} unless renewed`, "info"))] : null]),
         h("div", { className: "tabs", role: "tablist" }, Object.keys(views).map(name => h("button", { type: "button", role: "tab", "aria-selected": String(name === view), onclick: () => { state.view = name; redraw(); } }, name))),
         h("pre", { className: "value", tabindex: "0" }, views[view])),
-      compared && !compared.error && found && h("div", null, h("h3", null, "Difference"), sideBySide(compared.value, found.value ?? found.value_base64, [`at revision ${compared.revision}`, "now"])),
+      compared && !compared.error && h("div", null, h("h3", null, "Difference"), sideBySide(compared.left, compared.right, compared.titles)),
       compared && compared.error && errorNote(compared.error),
-      past && h("div", null, h("h3", null, "Past"), past.error ? errorNote(past.error) : timeline(past, redraw))),
+      past && h("div", null, h("h3", null, "Past"), past.error ? errorNote(past.error) : [compareForm(past, redraw), timeline(past, redraw)])),
   });
 }
 
@@ -125,18 +196,22 @@ function timeline(past, redraw) {
   return h("ol", { className: "timeline" }, [...past.changes].reverse().map(change => h("li", { key: change.revision, className: change.deleted ? "gone" : "" },
     h("span", { className: "when" }, change.at_ms ? time(change.at_ms) : "just now"),
     h("span", null, change.deleted ? "deleted" : change.version === 1 ? "created" : `version ${change.version}`, h("span", { className: "quiet" }, ` at revision ${number(change.revision)}${change.deleted ? "" : `, ${bytes(change.value_bytes)}`}`)),
-    change.deleted || change.revision < past.compact_revision ? null : button("Compare", () => compare(change, redraw)))));
+    change.deleted || change.revision < past.compact_revision ? null : button("Compare", () => { Object.assign(state, { from: String(change.revision), to: NOW }); compare(redraw); }))));
 }
 
 export const page = {
   name: "keys", title: "Keys", topics: [],
   enter({ path, redraw }) {
     const prefix = path[0] ?? "";
-    if (prefix !== state.prefix || state.list === undefined) Object.assign(state, { prefix, list: undefined });
+    if (prefix !== state.prefix || state.list === undefined) { Object.assign(state, { prefix, list: undefined, changes: null }); state.pages.first(); }
     load(redraw);
+    if (state.changes) watchFolder(redraw);
+    if (path[1] === undefined && state.key) open(state.key, redraw);
     if (path[1] !== undefined) open({ key: path[1] }, redraw);
   },
-  tick({ redraw }) { if (state.key && state.found) refresh(redraw); },
+  leave() { unwatch("key"); unwatch("folder"); },
+  // A key that is no text cannot be watched by its name.
+  tick({ redraw }) { if (state.key && state.key.key === undefined && state.found) refresh(redraw); },
   tickMs: 5000,
   render({ redraw }) {
     const { list } = state;
@@ -145,7 +220,7 @@ export const page = {
     const search = event => { event.preventDefault(); location.hash = `#/keys/${encodeURIComponent(event.target.elements.prefix.value)}`; };
     return [
       h("form", { className: "tools", key: "tools", role: "search", onsubmit: search }, crumbs(redraw), h("span", { className: "grow" }),
-        h("input", { name: "prefix", type: "search", placeholder: "Prefix, as app/", "aria-label": "Prefix", value: state.prefix }), h("button", { type: "submit" }, "Find"), button("New key", () => create(redraw), { className: "primary" })),
+        h("input", { name: "prefix", type: "search", placeholder: "Prefix, as app/", "aria-label": "Prefix", value: state.prefix }), h("button", { type: "submit" }, "Find"), button(state.changes ? "Stop watching" : "Watch", () => { if (state.changes) { unwatch("folder"); state.changes = null; redraw(); } else watchFolder(redraw); }), button("New key", () => create(redraw), { className: "primary" })),
       h("div", { className: "columns wide-right", key: "columns" },
         panel("Keys", {
           id: "keys", data: list, error: state.error, hint: list && `${number(list.count)} below here, revision ${number(list.revision)}`,
@@ -155,9 +230,10 @@ export const page = {
             { title: "Keys or version", className: "num", cell: row => row.folder ? number(row.folder.count) : `v${row.version}` },
             { title: "Changed at", className: "num", cell: row => row.folder ? "" : number(row.mod_revision) },
             { title: "Lease", cell: row => row.folder || !row.lease ? "" : mono(row.lease) },
-          ], rows, { key: row => row.folder ? `f${row.folder.prefix}` : `k${nameOf(row)}`, label: "Keys" }), more(list.next_page, () => load(redraw, list.next_page))),
+          ], rows, { key: row => row.folder ? `f${row.folder.prefix}` : `k${nameOf(row)}`, label: "Keys" }), pager(state.pages, list.next_page, () => load(redraw))),
         }),
         state.key ? keyPanel(redraw) : panel("Value", { id: "key", data: true, body: () => h("p", { className: "empty" }, "Choose a key to see its value, its lease and its past.") })),
+      state.changes && panel("Changes", { id: "changes", data: state.changes, hint: `below ${state.prefix || "all keys"}, the newest first`, empty: changes => changes.length ? null : "Nothing has changed since the watch began.", body: changes => h("ol", { className: "events" }, changes.map((change, nth) => h("li", { key: `${change.mod_revision} ${nth}` }, time(change.at), badge(change.event, change.event === "put" ? "info" : "bad"), mono(nameOf(change)), h("span", { className: "quiet" }, `revision ${number(change.mod_revision)}`)))) }),
     ];
   },
 };

@@ -1,12 +1,15 @@
 // Documents that stay up to date: one stream of differences for the page that is open, and reading them every few seconds
 // where the stream fails. A page in the background has no stream.
 
-import { get, headers, pathOf } from "./api.js";
+import { get } from "./api.js";
+import { readEvents } from "./stream.js";
 
 const PATHS = {
   cluster: "/v1/cluster", events: "/v1/cluster/events", ring: "/v1/ring", regions: "/v1/regions",
   locks: "/v1/locks", conflicts: "/v1/conflicts",
 };
+// Topics that are lists: a filter and a page of them go with the request.
+const LISTS = ["locks", "conflicts"];
 const POLL_MS = 4000;
 const SILENCE_MS = 15000;
 
@@ -23,6 +26,7 @@ export class Live {
   constructor(topics, onChange) {
     this.topics = topics;
     this.onChange = onChange;
+    this.query = {};
     this.documents = {};
     this.errors = {};
     this.heardAt = 0;
@@ -46,6 +50,14 @@ export class Live {
     this.abort = null;
   }
 
+  // Other rows of the lists than before.
+  ask(query) {
+    if (JSON.stringify(query) === JSON.stringify(this.query)) return;
+    this.query = query;
+    this.stop();
+    this.start();
+  }
+
   async start() {
     if (this.isClosed || this.abort || document.hidden || !this.topics.length) return;
     const abort = new AbortController();
@@ -62,42 +74,29 @@ export class Live {
   }
 
   async stream(signal) {
-    const answer = await fetch(pathOf("/v1/events", { topics: this.topics.join(",") }), { headers: headers({}), signal });
-    if (!answer.ok || !answer.body) throw new Error("no stream");
-    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    let waiting = "";
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) return;
+    await readEvents("/v1/events", { topics: this.topics.join(","), ...this.query }, signal, messages => {
+      if (signal.aborted) return;
       this.heard();
-      const messages = (waiting + value).split("\n\n");
-      waiting = messages.pop();
       messages.forEach(message => this.take(message));
       if (messages.length) this.onChange();
-    }
+    });
   }
 
-  take(message) {
-    let [event, data] = ["", ""];
-    for (const line of message.split("\n")) {
-      if (line.startsWith("event: ")) event = line.slice(7);
-      if (line.startsWith("data: ")) data += line.slice(6);
-    }
-    if (!event || !data || event === "end") return;
+  take({ event, data }) {
+    if (event === "end") return;
     const [topic, kind] = event.split(".");
-    const body = JSON.parse(data);
     if (kind === "error") {
-      this.errors[topic] = body;
+      this.errors[topic] = data;
     } else {
       delete this.errors[topic];
-      this.documents[topic] = kind === "patch" ? merge(this.documents[topic], body) : body;
+      this.documents[topic] = kind === "patch" ? merge(this.documents[topic], data) : data;
     }
   }
 
   async poll(signal) {
     for (const topic of this.topics) {
       try {
-        this.documents[topic] = await get(PATHS[topic], {}, { signal });
+        this.documents[topic] = await get(PATHS[topic], LISTS.includes(topic) ? this.query : {}, { signal });
         delete this.errors[topic];
         this.heard();
       } catch (error) {

@@ -68,4 +68,31 @@ export function meter(share, label) {
     h("meter", { min: "0", max: "1", low: "0.75", high: "0.9", optimum: "0", value: bounded }), label);
 }
 
-export const more = (page, onclick) => page ? h("p", { className: "more" }, button("Show more", onclick)) : null;
+// Which page of a list is shown. The next one begins at a cursor; those of the pages before are kept for the way back.
+export class Pages {
+  constructor() { this.first(); }
+
+  first() { [this.before, this.at] = [[], ""]; }
+
+  next(cursor) { this.before.push(this.at); this.at = cursor; }
+
+  back() { this.at = this.before.pop() ?? ""; }
+}
+
+export function pager(pages, next, onTurn) {
+  if (!next && !pages.before.length) return null;
+  const turn = change => () => { change(); onTurn(); };
+  return h("nav", { className: "pager", "aria-label": "Pages" },
+    button("Previous", turn(() => pages.back()), { disabled: pages.before.length ? undefined : true }),
+    h("span", { className: "quiet" }, `page ${pages.before.length + 1}`),
+    button("Next", turn(() => pages.next(next)), { disabled: next ? undefined : true }));
+}
+
+// A field whose text the server filters by: it is asked when the typing rests.
+export function filterField(label, value, onFilter) {
+  const oninput = ({ target }) => {
+    clearTimeout(target.resting);
+    target.resting = setTimeout(() => onFilter(target.value), 250);
+  };
+  return h("input", { type: "search", placeholder: label, "aria-label": label, value, oninput });
+}

@@ -5,6 +5,7 @@
 mod maybe_tls;
 mod socket;
 
+use socket::tcp_of;
 pub use socket::{AsyncListener, Listener, Socket};
 
 use crate::connections::{Connections, SlotGuard};
@@ -49,12 +50,12 @@ impl Acceptor {
     /// A connection that is not admitted is closed by dropping it.
     fn admit(&self, stream: Socket, address: IpAddr) -> Option<ClientConn> {
         let slot_guard = self.connections.admit(address)?;
-        if let Some(address) = stream.tcp().and_then(|tcp| tcp.peer_addr().ok()) {
+        if let Some(address) = tcp_of(&stream).and_then(|tcp| tcp.peer_addr().ok()) {
             slot_guard.client().set_address(address);
         }
         let deadline = Box::pin(sleep_until(Instant::now() + GREETING_TIMEOUT));
         let greeting_timer = Some(GreetingTimer { received: 0, deadline });
-        let stream = MaybeTls::Plain(stream);
+        let stream = MaybeTls::Left(stream);
         Some(ClientConn {
             stream,
             pushed_back: Bytes::new(),
@@ -103,13 +104,13 @@ impl ClientConn {
 
     /// Continues inside TLS; an error closes the connection.
     pub async fn with_tls(self, config: Arc<ServerConfig>) -> io::Result<ClientConn> {
-        let MaybeTls::Plain(stream) = self.stream else { unreachable!("a connection is sealed once") };
-        Ok(ClientConn { stream: MaybeTls::accept_tls(stream, config).await?, ..self })
+        let MaybeTls::Left(stream) = self.stream else { return Ok(self) };
+        Ok(ClientConn { stream: MaybeTls::Right(maybe_tls::accept_tls(stream, config).await?), ..self })
     }
 
     /// The name on the client's certificate, if one was requested.
     pub fn certified_name(&self) -> Option<String> {
-        self.stream.certified_name()
+        maybe_tls::certified_name(&self.stream)
     }
 
     /// Puts bytes back; they are read first, before those that were put back earlier.
@@ -127,7 +128,7 @@ impl ClientConn {
         let mut received = [0; 8];
         loop {
             // Only TCP can be peeked at, and peers use nothing else.
-            let Some(socket) = self.stream.socket().tcp() else { return Ok(false) };
+            let Some(socket) = tcp_of(maybe_tls::socket_of(&self.stream)) else { return Ok(false) };
             let peeked = tokio::time::timeout_at(deadline, socket.peek(&mut received)).await;
             let len = peeked.map_err(|_| io::ErrorKind::TimedOut)??;
             let possible =
@@ -146,7 +147,7 @@ impl ClientConn {
 
     /// Whether the client begins a TLS handshake; what it has sent stays readable.
     pub async fn begins_tls(&self) -> io::Result<bool> {
-        let Some(socket) = self.stream.socket().tcp() else { return Ok(false) };
+        let Some(socket) = tcp_of(maybe_tls::socket_of(&self.stream)) else { return Ok(false) };
         let mut first = [0];
         let peeked = tokio::time::timeout(GREETING_TIMEOUT, socket.peek(&mut first)).await;
         match peeked.map_err(|_| io::ErrorKind::TimedOut)?? {
@@ -157,7 +158,7 @@ impl ClientConn {
 
     /// For a reader with a thread of its own.
     pub fn into_blocking(self) -> io::Result<std::net::TcpStream> {
-        let MaybeTls::Plain(Socket::Tcp(stream)) = self.stream else {
+        let MaybeTls::Left(Socket::Left(stream)) = self.stream else {
             return Err(io::ErrorKind::Unsupported.into());
         };
         let stream = stream.into_std()?;
@@ -243,7 +244,7 @@ impl Connected for ClientConn {
     type ConnectInfo = Option<SocketAddr>;
 
     fn connect_info(&self) -> Option<SocketAddr> {
-        self.stream.socket().tcp()?.peer_addr().ok()
+        tcp_of(maybe_tls::socket_of(&self.stream))?.peer_addr().ok()
     }
 }
 

@@ -180,12 +180,12 @@ pub fn trace_of(value: &[u8]) -> Option<String> {
 #[derive(Clone)]
 pub struct WatchRecording {
     stream: Recording,
-    /// Of the watches that are not answered yet, in their order.
+    /// The ranges of watches that are not answered yet, in their order.
     asked: Arc<Mutex<VecDeque<KeyRange>>>,
 }
 
 impl WatchRecording {
-    /// Of the stream that this task begins.
+    /// Begins the recording of the stream that this task serves.
     pub fn begin() -> Option<WatchRecording> {
         Some(WatchRecording { stream: current()?, asked: Arc::default() })
     }
@@ -261,7 +261,7 @@ pub async fn record_rest(
 
 /// Calls that only read. Every other call is taken for a change, so that a new one is recorded before it is listed here.
 /// A backup shows everything, hashes of passwords included, and counts as a change.
-const READS: [&str; 30] = [
+const READS: [&str; 35] = [
     "/etcdserverpb.KV/Range",
     "/etcdserverpb.KV/RangeStream",
     "/etcdserverpb.Watch/Watch",
@@ -285,6 +285,11 @@ const READS: [&str; 30] = [
     "/althing.lock.v1.LockService/Inspect",
     "/althing.lock.v1.LockService/List",
     "/althing.lease.v1.LeaseService/Events",
+    "/althing.data.v1.DataService/Get",
+    "/althing.data.v1.DataService/Scan",
+    "/althing.data.v1.DataService/Count",
+    "/althing.data.v1.DataService/Elements",
+    "/althing.data.v1.DataService/Watch",
     "/althing.store.v1.StoreService/History",
     "/althing.inspect.v1.InspectService/Clients",
     "/althing.inspect.v1.InspectService/Watches",

@@ -5,6 +5,7 @@
 //! rebinding). gRPC is not judged: no page can send its content type unless a preflight has allowed that. See
 //! docs/adr/0058.
 
+use crate::mutant::Mutant;
 use axum::body::Body;
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -14,6 +15,7 @@ use axum::http::header::{
 };
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use base::mutant::planted;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -39,6 +41,8 @@ pub struct BrowserSettings {
     pub hosts: Vec<String>,
     /// Origins whose pages may read and write here; `*` is for all.
     pub origins: Vec<String>,
+    /// Requests that carry nothing of a browser may be for any name, as etcd has it. For ports that show no data to them.
+    pub programs_by_any_name: bool,
 }
 
 /// Judges requests of one port.
@@ -76,6 +80,9 @@ impl BrowserGuard {
 
     /// Whether requests may be for this `Host`. A request without one is no browser's.
     pub fn allows_host(&self, authority: &[u8]) -> bool {
+        if planted(Mutant::HostUnchecked) {
+            return true;
+        }
         let Ok(authority) = std::str::from_utf8(authority) else { return false };
         let host = host_of(authority);
         if host.is_empty() || is_address(host) {
@@ -89,9 +96,14 @@ impl BrowserGuard {
             || self.tls.as_ref().is_some_and(|tls| tls.is_certified_for(&host))
     }
 
+    /// The same for a request without any header that tells of a page. A page sends one with whatever is no plain read.
+    pub fn allows_host_of_program(&self, authority: &[u8]) -> bool {
+        self.settings.programs_by_any_name || self.allows_host(authority)
+    }
+
     /// Whether a page of this origin may ask, if the request is for this `Host`.
     pub fn allows_origin(&self, origin: &str, authority: &str) -> bool {
-        self.is_listed(origin) || is_same(origin, authority)
+        self.is_listed(origin) || is_same(origin, authority) || planted(Mutant::OriginUnchecked)
     }
 
     /// An origin that is configured.
@@ -104,7 +116,7 @@ impl BrowserGuard {
         self.settings.origins.iter().any(|allowed| allowed == ANY)
     }
 
-    pub fn judge(&self, head: &Parts) -> Verdict {
+    pub fn check(&self, head: &Parts) -> Verdict {
         if is_grpc(&head.headers) {
             return Verdict::Pass(None);
         }
@@ -125,10 +137,17 @@ impl BrowserGuard {
     }
 
     fn find_fault(&self, head: &Parts, authority: &str, origin: Option<&HeaderValue>) -> Option<Refused> {
-        if !self.allows_host(authority.as_bytes()) {
+        let fetched = head.headers.get(FETCH_SITE).map(text);
+        let is_browser = origin.is_some() || fetched.is_some();
+        let authority_bytes = authority.as_bytes();
+        let is_known = if is_browser {
+            self.allows_host(authority_bytes)
+        } else {
+            self.allows_host_of_program(authority_bytes)
+        };
+        if !is_known {
             return Some(Refused::Host);
         }
-        let fetched = head.headers.get(FETCH_SITE).map(text);
         let is_allowed = match origin {
             Some(origin) => self.allows_origin(text(origin), authority),
             None => self.allows_without_origin(head, fetched),
@@ -136,7 +155,6 @@ impl BrowserGuard {
         if !is_allowed {
             return Some(Refused::Origin);
         }
-        let is_browser = origin.is_some() || fetched.is_some();
         let changes = ![Method::GET, Method::HEAD, Method::OPTIONS].contains(&head.method);
         (is_browser && changes && is_simple(&head.headers)).then_some(Refused::ContentType)
     }

@@ -5,6 +5,7 @@
 use base::LeaseId;
 use coord::Caller;
 use coord::watch::StreamId;
+use server::{RefusalKind, RefusedAccess};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -72,6 +73,17 @@ impl ClientRecord {
         let _ = self.address.set(address);
     }
 
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address.get().copied()
+    }
+
+    /// The request of this client that was refused for want of a permission.
+    pub fn refused(&self, call: String) -> RefusedAccess {
+        let user = self.lock().user.clone();
+        let address = self.address().map(|address| address.ip());
+        RefusedAccess { kind: RefusalKind::Permission(call), user, address }
+    }
+
     pub fn count_request(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
@@ -103,7 +115,7 @@ impl ClientRecord {
         }
     }
 
-    /// It has granted or renewed this lease.
+    /// The client has granted or renewed this lease.
     pub fn note_lease(&self, lease: LeaseId) {
         let mut known = self.lock();
         if known.leases.len() < LEASES_MAX {

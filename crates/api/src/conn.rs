@@ -37,7 +37,7 @@ use tonic::codegen::tokio_stream::StreamExt;
 use tonic::transport::server::Connected;
 use tracing::{debug, warn};
 
-/// Of every HTTP/2 connection.
+/// The limits of every HTTP/2 connection.
 const LIMITS: Limits = Limits {
     // Requests and watches under way.
     streams_max: 4_096,
@@ -111,7 +111,7 @@ async fn stop_requested(mut stopping: watch::Receiver<bool>) {
 async fn receive(conn: ClientConn, shared: Arc<ConnContext>, stopping: watch::Receiver<bool>) {
     let slot_guard = conn.slot_guard().clone();
     let greeted = tokio::select! {
-        greeted = greet(conn, &shared) => greeted,
+        greeted = detect_protocol(conn, &shared) => greeted,
         () = stop_requested(stopping.clone()) => return,
         () = slot_guard.must_close() => return,
     };
@@ -132,31 +132,35 @@ async fn receive(conn: ClientConn, shared: Arc<ConnContext>, stopping: watch::Re
 }
 
 /// The TLS handshake, and which protocol is spoken inside it.
-async fn greet(conn: ClientConn, shared: &ConnContext) -> io::Result<(ClientConn, Protocol)> {
+async fn detect_protocol(conn: ClientConn, shared: &ConnContext) -> io::Result<(ClientConn, Protocol)> {
     let mut conn = accept_tls(conn, shared.tls.as_ref(), shared.plain_too).await?;
     let protocol = protocol::sniff(&mut conn, shared.peers.is_some()).await?;
     Ok((conn, protocol))
 }
 
 async fn serve_http1(conn: ClientConn, shared: Arc<ConnContext>, stopping: watch::Receiver<bool>) {
-    let unusual = match &shared.rest_fast_path {
-        _ if conn.slot_guard().is_limited() => Some(conn),
-        None => without_sockets(conn, &shared).await,
-        Some(rest_fast_path) => {
-            let slot_guard = conn.slot_guard().clone();
-            let identity = shared.identity_of(&conn);
-            let client = Client { slot_guard: &slot_guard, address: conn.connect_info(), identity };
-            rest_fast_path.serve(conn, client, stop_requested(stopping.clone())).await.map(
-                |(mut conn, heard)| {
-                    conn.unread(heard);
-                    conn
-                },
-            )
-        }
-    };
-    if let Some(conn) = unusual {
+    if conn.slot_guard().is_limited() {
+        return http1::serve(conn, shared, stopping).await;
+    }
+    let Some(unusual) = after_fast_path(conn, &shared, stopping.clone()).await else { return };
+    if let Some(conn) = without_sockets(unusual, &shared).await {
         http1::serve(conn, shared, stopping).await;
     }
+}
+
+/// The connection from the first request on that the fast path of REST does not serve, if there is one.
+async fn after_fast_path(
+    conn: ClientConn,
+    shared: &ConnContext,
+    stopping: watch::Receiver<bool>,
+) -> Option<ClientConn> {
+    let Some(rest_fast_path) = &shared.rest_fast_path else { return Some(conn) };
+    let slot_guard = conn.slot_guard().clone();
+    let identity = shared.identity_of(&conn);
+    let client = Client { slot_guard: &slot_guard, address: conn.connect_info(), identity };
+    let (mut conn, heard) = rest_fast_path.serve(conn, client, stop_requested(stopping)).await?;
+    conn.unread(heard);
+    Some(conn)
 }
 
 /// The connection, unless it is a WebSocket, which is served here.
@@ -166,6 +170,7 @@ async fn without_sockets(mut conn: ClientConn, shared: &ConnContext) -> Option<C
         slot_guard: &slot_guard,
         request_budget: &shared.request_budget,
         address: conn.connect_info(),
+        identity: shared.identity_of(&conn),
         browsers: &shared.browsers,
     };
     let said = socket::serve(&mut conn, &shared.router, bounds).await?;

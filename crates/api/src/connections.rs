@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 /// The bounds on client connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// Of the process.
+    /// The limit of the process.
     pub all: usize,
     /// From one address; IPv6 addresses count by their /64 network.
     pub per_address: usize,

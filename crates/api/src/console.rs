@@ -31,6 +31,7 @@ files! {
     "api.js",
     "app.js",
     "charts.js",
+    "collections.js",
     "commands.js",
     "conflicts.js",
     "console.css",
@@ -49,6 +50,7 @@ files! {
     "overview.js",
     "panels.js",
     "regions.js",
+    "stream.js",
 }
 
 const PAGE: &str = include_str!("../console/index.html");

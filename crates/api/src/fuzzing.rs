@@ -20,7 +20,7 @@ pub fn http1_heads(bytes: &[u8]) {
             assert!(head::is_plain(&part[plain.key.clone()]) || plain.key.is_empty());
         }
     }
-    if let HandshakeCheck::Upgrade { len, opening } = handshake::hear(bytes) {
+    if let HandshakeCheck::Upgrade { len, opening } = handshake::check(bytes) {
         assert!(len <= bytes.len(), "a head is part of what has come");
         let _ = opening.answer(&browsers);
         let _ = opening.request(axum::body::Body::empty());

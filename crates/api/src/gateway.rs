@@ -148,6 +148,7 @@ pub fn router(services: &Services, transcoder: &Arc<Transcoder>) -> Router {
         "/v1/lock/lock" unary locks LockService::lock;
         "/v1/lock/try" unary locks LockService::try_lock;
         "/v1/lock/unlock" unary locks LockService::unlock;
+        "/v1/lock/update" unary locks LockService::update;
         "/v1/lock/inspect" unary locks LockService::inspect;
         "/v1/lock/list" unary locks LockService::list;
         "/v1/lock/fence" unary locks LockService::fence;

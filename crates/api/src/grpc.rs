@@ -26,6 +26,7 @@ pub mod lock_watch;
 pub mod maintenance;
 pub mod messages;
 pub mod once;
+pub mod ordered_answers;
 pub mod oversize;
 pub mod pieces;
 pub mod refusal;

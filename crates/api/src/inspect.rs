@@ -1,12 +1,16 @@
-//! Who is there and what holds what: gathers what connections and the apply machine know into messages, for gRPC and
+//! The lists of clients, watches and leases: gathers what connections and the apply machine know into messages, for gRPC and
 //! for REST. What a member tells of clients and watches is about itself; leases are known to all.
+
+mod peers;
+
+pub use peers::{InspectCall, PeerInspections};
 
 use crate::clients::{ClientSnapshot, unix_millis};
 use crate::connections::Connections;
 use crate::grpc::call_context;
 use base::{Code, LeaseId, Revision};
 use coord::Caller;
-use coord::watch::{StreamId, WatchDescription, WatchPosition};
+use coord::watch::{StreamId, WatchDescription, WatchId, WatchPosition, WatchSelection};
 use proto::althing::inspect::v1::watch::State;
 use proto::althing::inspect::v1::{
     Client, ClientsRequest, ClientsResponse, CompactionResponse, Lease, LeasesRequest, LeasesResponse,
@@ -15,7 +19,7 @@ use proto::althing::inspect::v1::{
 use server::{
     CompactionDescription, CompactionPin, Handle, LeaseDescription, PinReader, RoundOutcome, RoundReport,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const LIMIT_DEFAULT: usize = 1_000;
@@ -23,6 +27,8 @@ pub const LIMIT_MAX: usize = 10_000;
 const PINS_MAX: usize = 100;
 /// Longer than any lease lives.
 const FAR_MS: u64 = 1 << 62;
+/// What is shown for a lease that is gone.
+const GONE_MS: i64 = -1_000;
 
 #[derive(Clone)]
 pub struct Inspector {
@@ -32,28 +38,47 @@ pub struct Inspector {
 
 impl Inspector {
     pub async fn clients(&self, request: ClientsRequest) -> Result<ClientsResponse, Code> {
-        let clients = self.snapshots();
-        let mut watches = BTreeMap::<StreamId, i64>::new();
-        for watch in self.handle.maintenance().describe_watches(usize::MAX).await? {
-            *watches.entry(watch.stream).or_default() += 1;
-        }
-        let total = clients.len() as i64;
-        let shown = clients.into_iter().take(limit(request.limit));
-        let clients = shown.map(|client| render_client(client, &watches)).collect();
-        Ok(ClientsResponse { header: self.header(self.handle.status().revision), clients, total })
+        let records = self.connections.clients();
+        let total = records.len() as i64;
+        let at_most = limit(request.limit);
+        let behind = records.iter().filter(|client| client.id > request.after);
+        let named = behind.map(|client| client.snapshot()).filter(|client| names(client, &request.filter));
+        let mut clients: Vec<ClientSnapshot> = named.take(at_most + 1).collect();
+        let more = clients.len() > at_most;
+        clients.truncate(at_most);
+        let streams = clients.iter().flat_map(|client| client.watch_streams.iter().copied()).collect();
+        let sizes = self.handle.maintenance().sizes_of_streams(streams).await?;
+        let clients = clients.into_iter().map(|client| render_client(client, &sizes)).collect();
+        Ok(ClientsResponse { header: self.header(self.handle.status().revision), clients, total, more })
     }
 
     pub async fn watches(&self, request: WatchesRequest) -> Result<WatchesResponse, Code> {
         let owners = self.owners_of_streams();
-        let described = self.handle.maintenance().describe_watches(usize::MAX).await?;
-        let owner = |watch: &WatchDescription| owners.get(&watch.stream).copied().unwrap_or_default();
-        let of_client = |watch: &WatchDescription| request.client == 0 || owner(watch) == request.client;
-        let wanted: Vec<_> = described.into_iter().filter(of_client).collect();
+        let of_client = |(stream, owner): (&StreamId, &u64)| (*owner == request.client).then_some(*stream);
+        let streams: Option<BTreeSet<StreamId>> =
+            (request.client != 0).then(|| owners.iter().filter_map(of_client).collect());
+        let maintenance = self.handle.maintenance();
+        let counted: Option<usize> = match &streams {
+            None => None,
+            Some(streams) => Some(maintenance.sizes_of_streams(streams.clone()).await?.values().sum()),
+        };
+        let at_most = limit(request.limit);
+        let selection = WatchSelection {
+            after: request.after.map(|place| (StreamId(place.stream), WatchId(place.id))),
+            streams,
+            text: request.filter,
+            at_most: at_most + 1,
+        };
+        let mut described = maintenance.describe_watches(selection).await?;
+        // The count of all is published a moment after a watch is there.
+        let total = counted.unwrap_or_else(|| self.handle.status().watches.watches.max(described.len()));
+        let more = described.len() > at_most;
+        described.truncate(at_most);
         let revision = self.handle.status().revision;
-        let total = wanted.len() as i64;
-        let shown = wanted.into_iter().take(limit(request.limit));
-        let watches = shown.map(|watch| render_watch(owner(&watch), watch, revision)).collect();
-        Ok(WatchesResponse { header: self.header(revision), watches, total })
+        let owner = |watch: &WatchDescription| owners.get(&watch.stream).copied().unwrap_or_default();
+        let watches = described.into_iter().map(|watch| render_watch(owner(&watch), watch, revision));
+        let watches = watches.collect();
+        Ok(WatchesResponse { header: self.header(revision), watches, total: total as i64, more })
     }
 
     /// The list is linearizable; what is left of each lease is asked of the leader.
@@ -86,8 +111,7 @@ impl Inspector {
     }
 
     async fn left_of(&self, id: LeaseId) -> Result<i64, Code> {
-        let time = self.handle.leases().time_to_live(id).await?.body;
-        Ok(time.ttl.saturating_mul(1_000))
+        Ok(self.handle.leases().left_ms(id).await?.unwrap_or(GONE_MS))
     }
 
     pub async fn compaction(&self) -> Result<CompactionResponse, Code> {
@@ -148,12 +172,21 @@ fn limit(asked: i64) -> usize {
     }
 }
 
-fn render_client(client: ClientSnapshot, watches: &BTreeMap<StreamId, i64>) -> Client {
-    let watching = client.watch_streams.iter().filter_map(|stream| watches.get(stream)).sum();
+fn address_of(client: &ClientSnapshot) -> String {
+    client.address.map_or_else(|| "unix".to_owned(), |address| address.to_string())
+}
+
+/// Whether the client is called so, is at such an address, or calls itself so.
+fn names(client: &ClientSnapshot, text: &str) -> bool {
+    client.user.contains(text) || client.agent.contains(text) || address_of(client).contains(text)
+}
+
+fn render_client(client: ClientSnapshot, sizes: &BTreeMap<StreamId, usize>) -> Client {
+    let watching = client.watch_streams.iter().filter_map(|stream| sizes.get(stream)).sum::<usize>() as i64;
     Client {
         id: client.id,
+        address: address_of(&client),
         user: client.user,
-        address: client.address.map_or_else(|| "unix".to_owned(), |address| address.to_string()),
         connected_ms: client.connected_ms,
         streams: client.streams as i64,
         watches: watching,

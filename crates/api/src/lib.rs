@@ -18,6 +18,7 @@ mod inspect;
 mod leader_hint;
 mod limits;
 mod metrics;
+mod mutant;
 mod percent;
 pub mod reference;
 mod request_budget;
@@ -29,9 +30,10 @@ pub use acceptor::Listener;
 pub use browsers::BrowserSettings;
 pub use connections::{BEYOND_LIMIT_MAX, ConnectionLimits};
 pub use limits::ClientLimits;
+pub use mutant::Mutant;
 pub use rest::ShownSetting;
 pub use serve::{Error, Port, RestSettings, ServeSettings, Tls, serve, serve_probes};
 pub use workers::serve_rest;
 
 /// The release of etcd whose API is spoken; clients decide by it what they may ask for.
-pub const ETCD_VERSION: &str = "3.6.0";
+pub const ETCD_VERSION: &str = "3.7.0";

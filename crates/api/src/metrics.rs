@@ -296,6 +296,14 @@ impl MethodMetrics {
         self.has_response_stream
     }
 
+    /// The service and the method.
+    pub fn name(&self) -> String {
+        let value = |label: &str| self.labels.iter().find(|(name, _)| *name == label).map(|(_, value)| value);
+        let [service, method] =
+            ["grpc_service", "grpc_method"].map(|label| value(label).map_or("", String::as_str));
+        format!("{service}/{method}")
+    }
+
     /// A call that is not asked by a stream begins with its one message.
     pub fn count_start(&self) {
         self.started.inc();
@@ -370,7 +378,7 @@ mod tests {
             r#"grpc_server_msg_sent_total{grpc_type="unary",grpc_service="etcdserverpb.KV",grpc_method="Range"} 1"#,
             r#"grpc_server_msg_sent_total{grpc_type="server_stream",grpc_service="grpc.health.v1.Health",grpc_method="Watch"} 3"#,
             r#"grpc_server_handling_seconds_count{grpc_type="unary",grpc_service="etcdserverpb.KV",grpc_method="Range"} 2"#,
-            r#"etcd_cluster_version{cluster_version="3.6"} 1"#,
+            r#"etcd_cluster_version{cluster_version="3.7"} 1"#,
         ] {
             assert!(text.contains(line), "{line} is missing from {text}");
         }

@@ -2,6 +2,8 @@
 //! complete. Every connection charges what it holds; what would exceed the budget is refused. While the budget is nearly
 //! spent requests get less time, so that slow ones release memory. See docs/adr/0051.
 
+use crate::mutant::Mutant;
+use base::mutant::planted;
 use prometheus_client::metrics::gauge::Gauge;
 use server::Registry;
 use std::pin::Pin;
@@ -92,7 +94,9 @@ impl HeldBytes {
 
 impl Drop for HeldBytes {
     fn drop(&mut self) {
-        self.set(0);
+        if !planted(Mutant::BudgetNotGivenBack) {
+            self.set(0);
+        }
     }
 }
 
@@ -155,6 +159,12 @@ mod tests {
         assert!(one.set(10) && two.set(90));
         drop(two);
         assert_eq!((request_budget.held.load(Ordering::Relaxed), request_budget.gauge.get()), (10, 10));
+    }
+
+    #[test]
+    fn a_planted_bug_is_found() {
+        let test = what_is_held_is_counted_until_it_is_dropped_and_never_exceeds_the_budget;
+        assert!(base::mutant::is_caught(Mutant::BudgetNotGivenBack, test));
     }
 
     #[test]

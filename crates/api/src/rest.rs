@@ -7,13 +7,21 @@ mod access;
 mod batch;
 mod clock;
 mod cluster;
+mod collection_changes;
+mod collection_ops;
+mod collection_page;
+mod collections;
 mod conflicts;
 mod coord;
+mod coord_watch;
 mod crdt;
 mod data;
+mod documents;
+mod event_stream;
 mod events;
 mod explain;
 pub mod fast_path;
+mod feed;
 mod guard;
 mod handlers;
 mod home;
@@ -26,6 +34,7 @@ mod namespace_cache;
 mod namespaces;
 mod openapi;
 mod page;
+mod pages;
 mod permit;
 mod query;
 mod range;
@@ -36,9 +45,11 @@ mod request_head;
 mod request_id;
 mod ring;
 mod routes;
+pub mod rpc;
 mod select;
 mod session;
 mod store;
+mod upgrade;
 mod value;
 mod write;
 
@@ -52,18 +63,18 @@ use crate::audit;
 use crate::connections::Connections;
 use crate::console;
 use crate::http;
-use crate::inspect::Inspector;
+use crate::inspect::{Inspector, PeerInspections};
 use crate::serve::RestSettings;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use base::date;
 use base::limits::GRPC_OVERHEAD_BYTES;
 use base::{Code, NodeId};
 use guard::GuardState;
-use mesh::{Key, Missing, Record, RegionId, Reply, Request};
+use mesh::{Key, MeshCall, Missing, NotDone, Read, Record, RegionId, Reply, Request};
 use namespace_cache::NamespaceCache;
 use refusal::{MissingNames, Refusal};
 use serde::Serialize;
@@ -73,8 +84,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use tonic::Status;
 
-/// What the handlers share.
+/// The state that the handlers share.
 #[derive(Clone)]
 pub struct Rest {
     shared: Arc<RestShared>,
@@ -102,6 +114,8 @@ impl Rest {
         stopping: watch::Receiver<bool>,
     ) -> Rest {
         let inspector = Inspector { handle: handle.clone(), connections };
+        let runtime = tokio::runtime::Handle::current();
+        handle.answer_inspections(PeerInspections { inspector: inspector.clone(), runtime });
         let spaces = NamespaceCache::new(&settings.region);
         let served_from = HeaderValue::try_from(&settings.region);
         let served_from = served_from.unwrap_or(HeaderValue::from_static("unnamed"));
@@ -160,16 +174,18 @@ impl Rest {
         }
     }
 
-    /// Too few have answered: the refusal names those that have not.
-    fn short(&self, reply: Reply) -> Refusal {
-        match reply {
-            Reply::Indeterminate { acks, needed, missing } => {
+    /// Where too few have answered, the refusal names those that have not.
+    fn refusal(&self, not_done: NotDone) -> Refusal {
+        match not_done {
+            NotDone::Indeterminate { acks, needed, missing } => {
                 Refusal::indeterminate(acks, needed, &self.names_of(&missing))
             }
-            Reply::Unavailable { acks, needed, missing } => {
+            NotDone::Unavailable { acks, needed, missing } => {
                 Refusal::unavailable(acks, needed, &self.names_of(&missing))
             }
-            other => unreachable!("{other:?} is no lack of answers"),
+            NotDone::Conflict(_) => Code::ConflictDetected.into(),
+            NotDone::Lagging { lag_ms } => read_result::lagging(lag_ms),
+            NotDone::Refused(code) => code.into(),
         }
     }
 
@@ -189,9 +205,23 @@ impl Rest {
         }
     }
 
-    /// The mesh's reply; its refusals become errors here, and so does what the caller may not do.
-    async fn ask(&self, request: Request, timeout: Option<Duration>) -> Result<Reply, Refusal> {
+    /// The reply to a request, or a refusal.
+    async fn get<C: MeshCall>(&self, call: C, timeout: Option<Duration>) -> Result<C::Reply, Refusal> {
+        self.ask(call, timeout).await?.map_err(|not_done| self.refusal(not_done))
+    }
+
+    /// The same, with why the mesh has not done it. What it refuses is an error here, and so is what the caller may not do.
+    async fn ask<C: MeshCall>(
+        &self,
+        call: C,
+        timeout: Option<Duration>,
+    ) -> Result<Result<C::Reply, NotDone>, Refusal> {
+        let request = call.into_request();
         self.permit(&request)?;
+        let _turn = match &request {
+            Request::Scan(_) | Request::Query(_) => Some(Box::pin(self.mesh().scan_turn(timeout)).await?),
+            _ => None,
+        };
         // Scripts are rare, and kept out of the future that every request is.
         let reply = if merging::is_custom_write(&request) {
             Box::pin(self.mesh().write_custom(request, timeout)).await?
@@ -200,8 +230,10 @@ impl Rest {
         };
         match reply {
             Reply::Refused(code) => Err(code.into()),
-            reply if merging::has_values_apart(&reply) => Ok(Box::pin(self.mesh().show_custom(reply)).await),
-            reply => Ok(reply),
+            reply if merging::has_values_apart(&reply) => {
+                Ok(C::outcome(Box::pin(self.mesh().show_custom(reply)).await))
+            }
+            reply => Ok(C::outcome(reply)),
         }
     }
 
@@ -212,11 +244,7 @@ impl Rest {
         r: Option<u8>,
         timeout: Option<Duration>,
     ) -> Result<Option<Box<Record>>, Refusal> {
-        match self.ask(Request::Read { key, r }, timeout).await? {
-            Reply::Found(found) => Ok(found),
-            reply @ Reply::Unavailable { .. } => Err(self.short(reply)),
-            other => unreachable!("a read is not answered by {other:?}"),
-        }
+        self.get(Read { key, r }, timeout).await
     }
 }
 
@@ -225,9 +253,10 @@ pub fn router(rest: Rest, views: http::HttpState) -> Router {
     let limit = DefaultBodyLimit::max(rest.body_bytes_max());
     let mut router = Router::new();
     for route in routes::all() {
-        let guarded = GuardState { rest: rest.clone(), needs: route.needs().into() };
-        let guard = axum::middleware::from_fn_with_state(guarded, guard::check);
         let pattern = route.pattern();
+        let guarded =
+            GuardState { rest: rest.clone(), needs: route.needs().into(), pattern: pattern.as_str().into() };
+        let guard = axum::middleware::from_fn_with_state(guarded, guard::check);
         let handler = route.handler.layer(guard);
         let handler = match rest.handle().audit() {
             None => handler,
@@ -245,7 +274,7 @@ pub fn router(rest: Rest, views: http::HttpState) -> Router {
         .merge(console::router())
         .merge(http::router(views))
         .method_not_allowed_fallback(async || wrong_method())
-        .fallback(async || unknown_path())
+        .fallback(async |headers: HeaderMap| unknown_path(&headers))
 }
 
 fn wrong_method() -> Response {
@@ -253,7 +282,16 @@ fn wrong_method() -> Response {
     (axum::http::StatusCode::METHOD_NOT_ALLOWED, axum::Json(refusal.body())).into_response()
 }
 
-fn unknown_path() -> Response {
+/// A client of etcd is told which port it has found.
+fn unknown_path(headers: &HeaderMap) -> Response {
+    let content_type = headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
+    if content_type.is_some_and(|value| value.starts_with(b"application/grpc")) {
+        return Status::unimplemented(
+            "this is the port of the REST API (http-addr, 8080 by default); clients of etcd and gRPC connect to client-addr \
+             (2379 by default)",
+        )
+        .into_http();
+    }
     let message = "nothing is served here; /openapi.json lists every path, /api-docs lets you try them";
     let mut body = Refusal::new(Code::BadRequest, message).body();
     body.insert("error".to_owned(), "unknown_path".into());

@@ -29,6 +29,7 @@ use crate::leader_hint;
 use crate::limits::ClientLimits;
 use crate::metrics::ApiMetrics;
 use crate::request_budget::RequestBudget;
+use crate::rest::rpc::DataApi;
 use crate::rest::{self, Rest, RestFastPath, ShownSetting};
 use axum::Router;
 use axum::routing::post;
@@ -37,6 +38,7 @@ use coord::request::Limits;
 use prost_reflect::{DescriptorPool, MethodDescriptor};
 use proto::althing::auth::v1::data_auth_server::DataAuthServer;
 use proto::althing::backup::v1::backup_service_server::BackupServiceServer;
+use proto::althing::data::v1::data_service_server::DataServiceServer;
 use proto::althing::inspect::v1::inspect_service_server::InspectServiceServer;
 use proto::althing::lease::v1::lease_service_server::LeaseServiceServer;
 use proto::althing::store::v1::store_service_server::StoreServiceServer;
@@ -132,6 +134,7 @@ pub async fn serve(
     handle: Handle,
     port: Port,
     settings: ServeSettings,
+    data: RestSettings,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     let pool = described();
@@ -148,6 +151,7 @@ pub async fn serve(
     let parts = Parts {
         handle,
         settings,
+        data,
         pool,
         metrics: metrics.clone(),
         stopping,
@@ -199,7 +203,7 @@ pub async fn serve_probes(
 /// What a worker of the REST API serves. Its answers are delivered on the thread that this is called on.
 pub fn rest_context(
     handle: Handle,
-    lane: Worker,
+    worker: Worker,
     settings: RestSettings,
     metrics: Arc<ApiMetrics>,
     tls: Option<Tls>,
@@ -208,8 +212,8 @@ pub fn rest_context(
 ) -> ConnContext {
     let connections = metrics.connections.clone();
     let views = http::HttpState { handle: handle.clone(), metrics, tls: tls.clone() };
-    let (mesh, postman) = handle.mesh().in_worker(lane);
-    tokio::spawn(postman);
+    let (mesh, delivery) = handle.mesh().in_worker(worker);
+    tokio::spawn(delivery);
     let users = Some(handle.clone());
     let rest = Rest::new(handle, mesh, settings, connections, stopping);
     let rest_fast_path = Some(RestFastPath::new(rest.clone(), request_budget.clone(), browsers.clone()));
@@ -249,6 +253,8 @@ fn open(listener: Listener, limits: &ClientLimits, metrics: &ApiMetrics) -> Resu
 struct Parts {
     handle: Handle,
     settings: ServeSettings,
+    /// The settings of the service for data, which is the REST API in another form.
+    data: RestSettings,
     pool: DescriptorPool,
     metrics: Arc<ApiMetrics>,
     /// Becomes true when no connection is accepted any more.
@@ -269,16 +275,17 @@ impl Parts {
 
 fn router(parts: Parts) -> Router {
     let (message_bytes_max, limits) = (parts.message_bytes_max(), parts.limits());
-    let Parts { handle, pool, metrics, stopping, tls, request_budget, .. } = parts;
+    let Parts { handle, data, pool, metrics, stopping, tls, request_budget, .. } = parts;
+    let leases = Arc::new(LeaseService::new(handle.clone()));
     let services = gateway::Services {
         kv: Arc::new(KvService::new(handle.clone(), limits)),
         cluster: Arc::new(ClusterService::new(handle.clone())),
         maintenance: Arc::new(MaintenanceService::new(handle.clone())),
-        lease: Arc::new(LeaseService::new(handle.clone())),
+        lease: leases.clone(),
         watch: WatchService { handle: handle.clone(), message_bytes_max, stopping: stopping.clone() },
         lock: Arc::new(EtcdLockService::new(handle.clone(), stopping.clone())),
         election: Arc::new(ElectionService::new(handle.clone(), stopping.clone())),
-        locks: Arc::new(LockApi::new(handle.clone(), stopping.clone())),
+        locks: Arc::new(LockApi::new(handle.clone(), leases, stopping.clone())),
         store: Arc::new(StoreApi::new(handle.clone())),
         auth: Arc::new(AuthService::new(handle.clone())),
         data_auth: Arc::new(DataAuthService::new(handle.clone())),
@@ -310,6 +317,11 @@ fn router(parts: Parts) -> Router {
         .max_encoding_message_size(usize::MAX);
     let health =
         HealthServer::new(HealthService::new(stopping.clone())).max_decoding_message_size(message_bytes_max);
+    let data_bytes_max = data.value_bytes_max + 2 * GRPC_OVERHEAD_BYTES;
+    let rest = Rest::new(handle.clone(), handle.mesh(), data, metrics.connections.clone(), stopping.clone());
+    let data = DataServiceServer::new(DataApi::new(rest))
+        .max_decoding_message_size(data_bytes_max)
+        .max_encoding_message_size(usize::MAX);
     let lease_events = LeaseServiceServer::new(LeaseEventService::new(handle.clone(), stopping))
         .max_decoding_message_size(message_bytes_max);
     let backups = BackupServiceServer::new(BackupApi::new(handle.clone()))
@@ -337,11 +349,16 @@ fn router(parts: Parts) -> Router {
         .route_service(&path_of::<StoreServiceServer<StoreApi>>(), store)
         .route_service(&path_of::<InspectServiceServer<InspectApi>>(), inspect)
         .route_service(&path_of::<BackupServiceServer<BackupApi>>(), backups)
+        .route_service(&path_of::<DataServiceServer<DataApi>>(), data)
         .route_service(&path_of::<HealthServer<HealthService>>(), health)
         .merge(reflection())
         .layer(axum::middleware::map_response(async |response| oversize::reword(pieces::unpack(response))))
         .layer(axum::middleware::from_fn_with_state(
-            calls::Counting { metrics: metrics.clone(), audit: handle.audit().cloned() },
+            calls::Counting {
+                metrics: metrics.clone(),
+                audit: handle.audit().cloned(),
+                handle: Some(handle.clone()),
+            },
             calls::count,
         ));
     let gateway = match handle.audit() {

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 /// One core in two is for these workers; the others are for peers, disks and clients of the other API.
 const CORES_PER_WORKER: usize = 2;
-const LANES_MAX: usize = 16;
+const WORKERS_MAX: usize = 16;
 /// A worker polls for new bytes after so many tasks; before that, all tasks that are ready send their requests.
 const TASKS_PER_POLL: u32 = 256;
 
@@ -34,45 +34,45 @@ where
     S: Future<Output = ()> + Send,
 {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let lanes = (cores / CORES_PER_WORKER).clamp(1, LANES_MAX);
+    let workers = (cores / CORES_PER_WORKER).clamp(1, WORKERS_MAX);
     let browsers = port.browser_guard();
     let Port { listener, tls, limits, .. } = port;
     let listener = listener.into_tcp()?;
     listener.set_nonblocking(true)?;
-    let ears = (0..lanes).map(|_| listener.try_clone()).collect::<Result<Vec<_>, _>>()?;
+    let listeners = (0..workers).map(|_| listener.try_clone()).collect::<Result<Vec<_>, _>>()?;
     let metrics = Arc::new(ApiMetrics::new(&described(), false, &limits));
     thread::scope(|scope| {
-        let lane = |ear: TcpListener| {
+        let worker = |listener: TcpListener| {
             let (handle, settings) = (handle.clone(), settings.clone());
             let (shutdown, metrics, tls) = (shutdown(), metrics.clone(), tls.clone());
-            let port = LanePort { listener: ear, tls, limits: limits.clone(), browsers: browsers.clone() };
-            move || serve_lane(handle, port, settings, metrics, shutdown)
+            let port = WorkerPort { listener, tls, limits: limits.clone(), browsers: browsers.clone() };
+            move || serve_worker(handle, port, settings, metrics, shutdown)
         };
-        let name = || thread::Builder::new().name("lane".to_owned());
-        let threads = ears.into_iter().map(|ear| name().spawn_scoped(scope, lane(ear)));
+        let builder = || thread::Builder::new().name("data-worker".to_owned());
+        let threads = listeners.into_iter().map(|listener| builder().spawn_scoped(scope, worker(listener)));
         let threads = threads.collect::<Result<Vec<_>, _>>()?;
         let outcomes = threads.into_iter().map(|thread| thread.join().expect("a worker does not panic"));
         outcomes.fold(Ok(()), Result::and)
     })
 }
 
-/// What a lane has of the port that all serve.
-struct LanePort {
+/// What a worker has of the port that all serve.
+struct WorkerPort {
     listener: TcpListener,
     tls: Option<Tls>,
     limits: ClientLimits,
     browsers: Arc<BrowserGuard>,
 }
 
-fn serve_lane(
+fn serve_worker(
     handle: Handle,
-    port: LanePort,
+    port: WorkerPort,
     settings: RestSettings,
     metrics: Arc<ApiMetrics>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let lane = Worker::default();
-    let resting = lane.clone();
+    let worker = Worker::default();
+    let resting = worker.clone();
     let mut builder = Builder::new_current_thread();
     builder.event_interval(TASKS_PER_POLL).on_thread_park(move || resting.rest()).enable_all();
     let runtime = builder.build()?;
@@ -86,7 +86,7 @@ fn serve_lane(
             shutdown.await;
             stop.send_replace(true);
         };
-        let shared = rest_context(handle, lane, settings, metrics, port.tls, shared, stopping);
+        let shared = rest_context(handle, worker, settings, metrics, port.tls, shared, stopping);
         conn::serve(shared, acceptor, shutdown).await
     });
     runtime.shutdown_timeout(Duration::ZERO);

@@ -21,11 +21,12 @@ pub use error::Error;
 pub use key::BackupKey;
 pub use manifest::{
     BackupId, CoordPart, Manifest, MeshPart, NamespaceEntry, NodeEntry, ObjectRef, PartitionPart,
+    VERSION as MANIFEST_VERSION,
 };
 pub use pace::Pace;
 pub use prune::{Pruned, prune};
 pub use reader::{Reader, list};
-pub use rows::{DataRow, RowChunks, decode_rows};
+pub use rows::{BELOW_COLLECTION, DataRow, RowChunks, decode_rows};
 pub use target::Target;
 pub use verify::{Flaw, Verified, verify};
 pub use writer::Writer;

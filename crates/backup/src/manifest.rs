@@ -4,7 +4,9 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-pub(crate) const VERSION: u32 = 1;
+/// The format. Backups of the first one have no elements of collections.
+pub const VERSION: u32 = 2;
+const FIRST_VERSION: u32 = 1;
 
 /// The moment in which a backup began, in UTC, as its name: `20250122T103000.000Z`. Names sort as the moments do.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -68,7 +70,7 @@ pub struct CoordPart {
 /// The rows of the data plane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeshPart {
-    /// Of the ring, while all rows were read.
+    /// The ring's epoch while all rows were read.
     pub epoch: u64,
     pub nodes: Vec<NodeEntry>,
     pub namespaces: Vec<NamespaceEntry>,
@@ -99,26 +101,42 @@ pub struct NamespaceEntry {
 pub struct PartitionPart {
     pub partition: Option<u8>,
     pub rows: u64,
+    /// Of these rows, elements of collections.
+    #[serde(default)]
+    pub elements: u64,
     pub objects: Vec<ObjectRef>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ObjectRef {
     pub name: String,
-    /// Of its content.
+    /// The bytes of its content.
     pub bytes: u64,
 }
 
 impl Manifest {
+    pub(crate) fn is_readable(version: u32) -> bool {
+        (FIRST_VERSION..=VERSION).contains(&version)
+    }
+
+    /// Whether elements of collections are in it.
+    pub fn has_elements(&self) -> bool {
+        self.version > FIRST_VERSION
+    }
+
     pub fn objects(&self) -> impl Iterator<Item = &ObjectRef> {
         let coord = self.coord.iter().flat_map(|coord| &coord.objects);
         let partitions = self.mesh.iter().flat_map(|mesh| &mesh.partitions);
         coord.chain(partitions.flat_map(|part| &part.objects))
     }
 
-    /// Of all contents.
+    /// The bytes of all contents.
     pub fn content_bytes(&self) -> u64 {
         self.objects().map(|object| object.bytes).sum()
+    }
+
+    pub fn elements(&self) -> u64 {
+        self.mesh.iter().flat_map(|mesh| &mesh.partitions).map(|part| part.elements).sum()
     }
 
     pub fn rows(&self) -> u64 {

@@ -4,13 +4,13 @@
 
 use crate::error::Error;
 use crate::key::BackupKey;
-use base::sha256::{DIGEST_BYTES, Sha256};
+use ring::digest::{SHA256, SHA256_OUTPUT_LEN as DIGEST_BYTES, digest};
 
 const MAGIC: &[u8; 7] = b"ALTHOBJ";
 const VERSION: u8 = 1;
 const HEAD_BYTES: usize = MAGIC.len() + 2;
 const SEALED: u8 = 1;
-/// Of zstd: the level at which it is quick.
+/// The level at which zstd is quick.
 const LEVEL: i32 = 3;
 /// More than any object holds; a frame that says more is not one of ours.
 pub(crate) const CONTENT_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -21,10 +21,10 @@ pub(crate) fn name_of(content: &[u8], key: Option<&BackupKey>) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// As the processor does it: objects are large.
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; DIGEST_BYTES] {
-    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-    digest.as_ref().try_into().unwrap_or_else(|_| Sha256::of(bytes))
+    let mut out = [0; DIGEST_BYTES];
+    out.copy_from_slice(digest(&SHA256, bytes).as_ref());
+    out
 }
 
 pub(crate) fn encode(content: &[u8], key: Option<&BackupKey>) -> Result<Vec<u8>, Error> {

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::key::BackupKey;
-use crate::manifest::{self, BackupId, Manifest, ObjectRef};
+use crate::manifest::{BackupId, Manifest, ObjectRef};
 use crate::object;
 use crate::target::Target;
 use crate::writer::{BACKUPS, manifest_path, object_path};
@@ -36,11 +36,9 @@ impl<'a> Reader<'a> {
         let text = object::decode(&path, &stored, key)?;
         let malformed = |_| Error::Damaged { name: path.clone(), what: "it is no manifest" };
         let value: serde_json::Value = serde_json::from_slice(&text).map_err(malformed)?;
-        match value["version"].as_u64() {
-            Some(version) if version == u64::from(manifest::VERSION) => {}
-            version => {
-                return Err(Error::Version { id: id.to_string(), version: version.unwrap_or(0) as u32 });
-            }
+        let version = value["version"].as_u64().and_then(|version| u32::try_from(version).ok()).unwrap_or(0);
+        if !Manifest::is_readable(version) {
+            return Err(Error::Version { id: id.to_string(), version });
         }
         let manifest: Manifest = serde_json::from_value(value).map_err(malformed)?;
         if manifest.id != id {

@@ -15,10 +15,19 @@ const CUT_KEYS: u64 = 256;
 
 const _: () = assert!(4 * CUT_BYTES_MAX < CONTENT_BYTES_MAX);
 
+/// What the key of a row below a collection begins with; see docs/formats/mesh-rows.md.
+pub const BELOW_COLLECTION: u8 = 12;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataRow {
     pub key: Bytes,
     pub value: Bytes,
+}
+
+impl DataRow {
+    pub fn is_element(&self) -> bool {
+        self.key.first() == Some(&BELOW_COLLECTION)
+    }
 }
 
 /// Gathers rows of one partition.

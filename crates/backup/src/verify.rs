@@ -18,6 +18,8 @@ pub struct Verified {
     pub objects: u64,
     pub bytes: u64,
     pub rows: u64,
+    /// Of these rows, elements of collections.
+    pub elements: u64,
     pub flaws: Vec<Flaw>,
 }
 
@@ -38,7 +40,7 @@ pub async fn verify(reader: &Reader<'_>, progress: &mut dyn FnMut(u64)) -> Resul
         progress(verified.bytes);
     }
     for part in manifest.mesh.iter().flat_map(|mesh| &mesh.partitions) {
-        let (mut rows, mut is_whole) = (0, true);
+        let (mut rows, mut elements, mut is_whole) = (0, 0, true);
         for object in &part.objects {
             match reader.content(object).await {
                 Ok(content) => {
@@ -46,7 +48,10 @@ pub async fn verify(reader: &Reader<'_>, progress: &mut dyn FnMut(u64)) -> Resul
                     let found = decode_rows(content)
                         .ok_or(Error::Damaged { name: object.name.clone(), what: "it holds no rows" });
                     match found {
-                        Ok(found) => rows += found.len() as u64,
+                        Ok(found) => {
+                            rows += found.len() as u64;
+                            elements += found.iter().filter(|row| row.is_element()).count() as u64;
+                        }
                         Err(error) => verified.flaws.push(flaw(error)?),
                     }
                 }
@@ -58,13 +63,14 @@ pub async fn verify(reader: &Reader<'_>, progress: &mut dyn FnMut(u64)) -> Resul
             verified.objects += 1;
             progress(verified.bytes);
         }
-        if is_whole && rows != part.rows {
+        if is_whole && (rows, elements) != (part.rows, part.elements) {
             let name = part.objects.first().map_or_else(String::new, |object| object.name.clone());
             verified
                 .flaws
                 .push(flaw(Error::Damaged { name, what: "its partition has another number of rows" })?);
         }
         verified.rows += rows;
+        verified.elements += elements;
     }
     Ok(verified)
 }

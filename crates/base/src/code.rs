@@ -135,7 +135,7 @@ codes! {
     LeaseEventsLost = 39, ResourceExhausted, "etcdserver: lease events were lost, begin again";
     // Requests with an id of their client's: ours, with messages in etcd's style.
     SessionUnknown = 40, FailedPrecondition, "etcdserver: request id belongs to no session";
-    /// Whether it was carried out is no longer known; it is not carried out now.
+    /// The member no longer knows whether the request was carried out; it is not carried out now.
     RequestForgotten = 41, FailedPrecondition, "etcdserver: request id is below the session's window";
     RequestIdReused = 42, InvalidArgument, "etcdserver: request id was used for another request";
     RequestIdMalformed = 43, InvalidArgument, "etcdserver: malformed request id";
@@ -166,6 +166,8 @@ codes! {
     DocumentChanged = 70, FailedPrecondition, "althing: the document has another version";
     DocumentsFull = 71, ResourceExhausted, "althing: too many documents";
     BadDocument = 72, InvalidArgument, "althing: a document has a name, and is not too large";
+    /// Release 0.1.0 could not take over any more once it was done.
+    FormatLevelTooLow = 73, FailedPrecondition, "althing: the cluster still writes the formats of an older release: run `althing upgrade finalize` when all nodes run this one";
     // The REST API of the mesh. Its answers carry the name of the code as a word, and say what would be right.
     BadRequest = 80, InvalidArgument, "althing: the request cannot be understood";
     KeyAbsent = 81, NotFound, "althing: no such key";
@@ -206,6 +208,8 @@ codes! {
     KeyDecided = 120, FailedPrecondition, "althing: the key is decided by ballots";
     /// Whether it was carried out is no longer known.
     RequestIdExpired = 131, FailedPrecondition, "althing: the request id is older than requests are remembered";
+    /// The elements of a collection are rows of their own, for which these are not there yet.
+    NotForCollections = 132, InvalidArgument, "althing: a collection takes no condition, fence, expiry, request id or stand-in yet";
     /// Forged, of another key, or from before everything about the key was forgotten.
     UnknownContext = 124, InvalidArgument, "althing: the context names writes of the key that no replica knows";
     // Users, roles and permissions.

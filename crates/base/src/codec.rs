@@ -2,6 +2,7 @@
 //! Writing cannot fail; reading returns `None` on anything malformed and never panics or over-allocates,
 //! so that bytes from a disk or a peer can be handed to it as they are.
 
+use crate::checksum::crc32;
 use bytes::{Buf, Bytes};
 
 /// The longest encoding of a 64-bit number.
@@ -75,6 +76,25 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
+pub fn put_optional(out: &mut Vec<u8>, bytes: Option<&Bytes>) {
+    out.push(u8::from(bytes.is_some()));
+    if let Some(bytes) = bytes {
+        put_bytes(out, bytes);
+    }
+}
+
+/// Appends the CRC-32 of everything before.
+pub fn put_checksum(out: &mut Vec<u8>) {
+    let sum = crc32(&[out]);
+    out.extend_from_slice(&sum.to_le_bytes());
+}
+
+/// What stands before the checksum that `put_checksum` wrote. None if it does not match.
+pub fn checked_body(mut bytes: Bytes) -> Option<Bytes> {
+    let body = bytes.split_to(bytes.len().checked_sub(4)?);
+    (bytes == crc32(&[&body]).to_le_bytes()[..]).then_some(body)
+}
+
 /// Reads what `put_signed` wrote from the front of a slice, and leaves the rest.
 pub fn take_signed(bytes: &mut &[u8]) -> Option<i64> {
     let (value, len) = front_varint(bytes)?;
@@ -135,6 +155,10 @@ impl Reader {
     pub fn bytes(&mut self) -> Option<Bytes> {
         let len = usize::try_from(self.varint()?).ok()?;
         self.take(len)
+    }
+
+    pub fn optional(&mut self) -> Option<Option<Bytes>> {
+        if self.bool()? { self.bytes().map(Some) } else { Some(None) }
     }
 
     pub fn take(&mut self, len: usize) -> Option<Bytes> {

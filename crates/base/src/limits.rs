@@ -19,7 +19,7 @@ pub const REQUESTS_WAITING_MAX: usize = 16_384;
 pub const PROPOSALS_WAITING_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Proposals gathered into one raft entry.
 pub const ENTRY_BYTES_SOFT: usize = 1024 * 1024;
-/// What a member forwards at once: the last proposal gathered may exceed the soft bound by a whole request.
+/// The most that a member forwards at once: the last proposal gathered may exceed the soft bound by a whole request.
 pub const FORWARD_BYTES_MAX: usize = ENTRY_BYTES_SOFT + REQUEST_BYTES_MAX + GRPC_OVERHEAD_BYTES;
 /// One entry: the last forwarded batch that is gathered may exceed the soft bound.
 pub const ENTRY_BYTES_MAX: usize = ENTRY_BYTES_SOFT + FORWARD_BYTES_MAX;
@@ -82,6 +82,10 @@ pub const LEASES_ENDING_MAX: usize = 10_000;
 pub const LEASE_EVENTS_WAITING_MAX: usize = 4_096;
 /// Streams that keep pages up to date (`/v1/events`), for the whole process.
 pub const EVENT_STREAMS_MAX: usize = 256;
+/// Consumers of the change feed of one node; what each has not taken yet, in messages and bytes, before it is let go.
+pub const FEED_CONSUMERS_MAX: usize = 4_096;
+pub const FEED_INBOX_MESSAGES_MAX: usize = 16_384;
+pub const FEED_INBOX_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Leases that one keep-alive stream holds for as long as it is connected.
 pub const LEASES_HELD_MAX: usize = 1_024;
 /// Answers that are kept of one session's requests.
@@ -151,6 +155,9 @@ pub const MESH_SIBLINGS_MAX: usize = 32;
 pub const MESH_REQUEST_WINDOW_MILLIS: u64 = 600_000;
 /// How long requests are kept: longer than the window by the greatest difference of clocks.
 pub const MESH_REQUEST_KEEP_MILLIS: u64 = 900_000;
+/// How long writes are remembered that have no request id and are passed on: longer than the node where one began passes it on,
+/// by differences of clocks.
+pub const MESH_OPERATION_KEEP_MILLIS: u64 = 180_000;
 /// Operations of one node under way, beyond which further requests are refused.
 pub const MESH_OPERATIONS_MAX: usize = 65_536;
 /// Rows of the mesh in memory, beyond which writes are refused until the store has caught up.
@@ -165,6 +172,13 @@ pub const MESH_HINTS_MAX: usize = 100_000;
 pub const MESH_REPLICATION_LOG_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// The most keys on a page of a scan, and the most writes in a batch.
 pub const MESH_PAGE_KEYS_MAX: usize = 1_000;
+/// The last changes that a node keeps in memory for followers of its feed, in bytes and in number.
+pub const MESH_FEED_RING_BYTES_MAX: usize = 32 * 1024 * 1024;
+pub const MESH_FEED_RING_CHANGES_MAX: usize = 65_536;
+/// Keys of which a follower of a feed remembers what it told of them.
+pub const MESH_FEED_TOLD_MAX: usize = 65_536;
+/// Followers whose question waits at a node for a change.
+pub const MESH_FEED_WAITERS_MAX: usize = 256;
 
 const _: () = assert!(MESH_RECORD_BYTES_MAX + MESH_NAME_BYTES_MAX < ENVELOPE_BYTES_MAX);
 const _: () = assert!(DOCUMENT_BYTES_MAX + DOCUMENT_NAME_BYTES_MAX < REQUEST_BYTES_MAX_DEFAULT);

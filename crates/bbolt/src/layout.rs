@@ -25,7 +25,7 @@ pub(crate) mod flag {
     pub const LEAF: u16 = 0x02;
     pub const META: u16 = 0x04;
     pub const FREELIST: u16 = 0x10;
-    /// Of an element: its value is a bucket.
+    /// The flag of an element whose value is a bucket.
     pub const BUCKET: u32 = 0x01;
 }
 

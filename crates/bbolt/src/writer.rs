@@ -14,7 +14,7 @@ struct Level {
 }
 
 struct Element {
-    /// Of a leaf, whether its value is a bucket.
+    /// Whether the value of a leaf is a bucket.
     is_bucket: bool,
     key: Vec<u8>,
     value: Value,
@@ -41,7 +41,7 @@ pub struct Writer {
     /// Whole pages in the order of the file; the first that there are begin at `HEAD_BYTES`.
     pages: Vec<u8>,
     next_page: u64,
-    /// Those of the bucket that is being written, leaves first.
+    /// The levels of the bucket that is being written, leaves first.
     levels: Vec<Level>,
     bucket: Option<Vec<u8>>,
     buckets: Vec<(Vec<u8>, u64)>,

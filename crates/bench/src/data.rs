@@ -1,5 +1,5 @@
 //! The load on the data API: each client has a kept-alive connection of HTTP/1.1, and one request under way on it.
-//! Of an answer only its status and its length are parsed. The same load can be put on Redis, for comparison.
+//! The client parses the status and the length of an answer, and nothing else. The same load can be put on Redis, for comparison.
 
 use crate::calls::Keys;
 use crate::options::{DataKind, Protocol};
@@ -19,8 +19,10 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 pub struct Client {
     stream: Socket,
-    /// And the caller's token, if there is one.
+    /// The host, and the lines of headers that every request carries.
     host: String,
+    /// The token of the last answer, if each is handed on.
+    session: Option<String>,
     protocol: Protocol,
     kind: DataKind,
     /// What follows the key of a read.
@@ -48,21 +50,24 @@ pub struct DataLoad {
     pub of: u64,
     /// The token of the calling user.
     pub token: Option<String>,
+    pub headers: Vec<String>,
+    pub session: bool,
 }
 
 impl Client {
     pub async fn connect(endpoint: &str, shape: DataLoad, tls: &TlsOptions) -> io::Result<Client> {
         let stream = Socket::connect(endpoint, b"http/1.1", tls).await?;
-        let DataLoad { protocol, kind, r, keys, value_size, seed, nth, of, token } = shape;
+        let DataLoad { protocol, kind, r, keys, value_size, seed, nth, of, token, headers, session } = shape;
         let mut rng = Rng::new(seed.wrapping_add(nth));
         let letter = |rng: &mut Rng| char::from(b'a' + rng.between(0, 26) as u8);
         let value: String = (0..value_size).map(|_| letter(&mut rng)).collect();
+        let authorization = token.map(|token| format!("authorization: Bearer {token}"));
+        let lines = [address_of(endpoint).to_owned()].into_iter().chain(authorization).chain(headers);
         Ok(Client {
             stream,
-            host: match token {
-                None => address_of(endpoint).to_owned(),
-                Some(token) => format!("{}\r\nauthorization: Bearer {token}", address_of(endpoint)),
-            },
+            host: lines.collect::<Vec<_>>().join("\r\n"),
+            // Any word begins a session.
+            session: session.then(|| "new".to_owned()),
             protocol,
             kind,
             query: r.map_or_else(String::new, |r| format!("?r={r}")),
@@ -118,7 +123,11 @@ impl Client {
 
     /// The status of the answer.
     async fn ask(&mut self) -> io::Result<u16> {
-        let (key, host) = (self.key(), self.host.clone());
+        let (key, mut host) = (self.key(), self.host.clone());
+        if let Some(session) = &self.session {
+            host.push_str("\r\nx-session-token: ");
+            host.push_str(session);
+        }
         self.out.clear();
         let is_read = self.is_read();
         if self.protocol == Protocol::Redis {
@@ -152,6 +161,11 @@ impl Client {
                 while self.input.len() < whole {
                     self.read_more().await?;
                 }
+                if self.session.is_some()
+                    && let Some(token) = header(&self.input, "x-session-token")
+                {
+                    self.session = Some(token);
+                }
                 return Ok(status);
             }
             self.read_more().await?;
@@ -180,12 +194,16 @@ fn measure(bytes: &[u8]) -> io::Result<Option<(u16, usize)>> {
     };
     let head = std::str::from_utf8(&bytes[..end]).map_err(|_| garbage())?;
     let status = head.get(9..12).and_then(|status| status.parse().ok()).ok_or_else(garbage)?;
-    let length = head
-        .lines()
-        .filter_map(|line| line.split_once(':'))
-        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-        .and_then(|(_, value)| value.trim().parse::<usize>().ok());
+    let length = header(bytes, "content-length").and_then(|value| value.parse::<usize>().ok());
     Ok(Some((status, end + length.ok_or_else(garbage)?)))
+}
+
+/// A header of an answer whose head is there.
+fn header(bytes: &[u8], wanted: &str) -> Option<String> {
+    let head = std::str::from_utf8(&bytes[..end_of_head(bytes)?]).ok()?;
+    let mut lines = head.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = lines.find(|(name, _)| name.eq_ignore_ascii_case(wanted))?;
+    Some(value.trim().to_owned())
 }
 
 fn end_of_head(bytes: &[u8]) -> Option<usize> {

@@ -83,14 +83,12 @@ async fn run_load(
     let mut run = Run { options, stats: stats.clone(), token: None };
     run.token = run.log_in().await?;
     let prepared = match load {
-        Load::Data { kind, http_endpoints, protocol, r } => {
-            Prepared::of_data(run.connect_data(*kind, *protocol, *r, http_endpoints).await?)
-        }
+        data @ Load::Data { .. } => Prepared::of_data(run.connect_data(data).await?),
         load => run.prepare(load).await?,
     };
     let before = usage_of(&options.server_pid)?;
     let started = Instant::now();
-    let progress_task = tokio::task::spawn_local(tell(stats.clone(), started, progress));
+    let progress_task = tokio::task::spawn_local(print_progress(stats.clone(), started, progress));
     let events = run.perform(load, prepared).await?;
     progress_task.abort();
     let took = started.elapsed();
@@ -102,7 +100,7 @@ async fn run_load(
     Ok(Report { load: load.name(), stats, took, usage: before.zip(after), events })
 }
 
-async fn tell(stats: Rc<RefCell<Stats>>, started: Instant, progress: &Progress<'_>) {
+async fn print_progress(stats: Rc<RefCell<Stats>>, started: Instant, progress: &Progress<'_>) {
     loop {
         tokio::time::sleep(Duration::from_millis(500)).await;
         let stats = stats.borrow();
@@ -225,21 +223,27 @@ impl Run<'_> {
         Ok(None)
     }
 
-    async fn connect_data(
-        &self,
-        kind: DataKind,
-        protocol: Protocol,
-        r: Option<u8>,
-        endpoints: &[String],
-    ) -> Result<Vec<data::Client>, Error> {
+    async fn connect_data(&self, load: &Load) -> Result<Vec<data::Client>, Error> {
+        let Load::Data { kind, http_endpoints, protocol, r, headers, session } = load else {
+            return Ok(Vec::new());
+        };
         let Options { clients, value_size, seed, .. } = *self.options;
         let mut connected = Vec::new();
         for nth in 0..clients {
-            let endpoint = &endpoints[nth as usize % endpoints.len()];
-            let keys = self.options.keys();
-            let value_size = value_size as usize;
-            let token = self.token.clone();
-            let shape = data::DataLoad { protocol, kind, r, keys, value_size, seed, nth, of: clients, token };
+            let endpoint = &http_endpoints[nth as usize % http_endpoints.len()];
+            let shape = data::DataLoad {
+                protocol: *protocol,
+                kind: *kind,
+                r: *r,
+                keys: self.options.keys(),
+                value_size: value_size as usize,
+                seed,
+                nth,
+                of: clients,
+                token: self.token.clone(),
+                headers: headers.clone(),
+                session: *session,
+            };
             let client = data::Client::connect(endpoint, shape, &self.options.tls).await;
             connected.push(client.map_err(|error| Error::Reach { endpoint: endpoint.clone(), error })?);
         }
@@ -280,18 +284,18 @@ impl Run<'_> {
     async fn call_all(&self, kind: Kind, wires: Vec<GrpcConn>) {
         let n_wires = wires.len() as u64;
         let keys = self.options.keys();
-        let mut lanes = JoinSet::new();
+        let mut workers = JoinSet::new();
         for (nth, wire) in (0..).zip(wires) {
             let value_size = self.options.value_size as usize;
             let caller = Caller::new(kind, keys, value_size, self.options.seed, nth, n_wires);
             let interval =
                 self.options.rate.map(|rate| Duration::from_secs_f64(n_wires as f64 / rate as f64));
             let clients = share(self.options.clients, n_wires, nth) as usize;
-            lanes.spawn_local(
+            workers.spawn_local(
                 ConnectionLoad { wire, caller, clients, interval, stats: self.stats.clone() }.run(),
             );
         }
-        lanes.join_all().await;
+        workers.join_all().await;
     }
 
     async fn fan_out(&self, wires: Vec<GrpcConn>, streams: Vec<(Stream, u64)>) -> Result<u64, Error> {
@@ -305,15 +309,15 @@ impl Run<'_> {
             takers.spawn_local(async move { stream.take(watches * puts, &events).await });
         }
         let n_wires = wires.len() as u64;
-        let mut lanes = JoinSet::new();
+        let mut workers = JoinSet::new();
         for (nth, wire) in (0..).zip(wires) {
             let clients = share(self.options.clients, n_wires, nth) as usize;
             let stats = self.stats.clone();
-            lanes.spawn_local(
+            workers.spawn_local(
                 ConnectionLoad { wire, caller: self.one_key(), clients, interval: None, stats }.run(),
             );
         }
-        lanes.join_all().await;
+        workers.join_all().await;
         let all = async {
             while let Some(ended) = takers.join_next().await {
                 ended.expect("a stream's task does not panic")?;

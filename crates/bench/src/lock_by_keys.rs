@@ -59,7 +59,7 @@ impl KeyLockers {
         while !round.calling.is_empty() || !round.waiting.is_empty() {
             let mut closed = false;
             wire.turn(&mut |wire, event| match event {
-                Event::Message { stream, message } if stream == watches => round.hear(wire, message),
+                Event::Message { stream, message } if stream == watches => round.receive(wire, message),
                 Event::Message { stream, message } => {
                     if let Some((_, answer)) = round.calling.get_mut(&stream) {
                         *answer = message;
@@ -189,7 +189,7 @@ impl KeyLockRound {
         self.waiting.insert(self.watch_ids, locker);
     }
 
-    fn hear(&mut self, wire: &mut GrpcConn, message: Bytes) {
+    fn receive(&mut self, wire: &mut GrpcConn, message: Bytes) {
         let response = WatchResponse::decode(message).unwrap_or_default();
         let gone = response.events.iter().any(|event| event.r#type() == EventType::Delete);
         if !gone && !response.canceled {

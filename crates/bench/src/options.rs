@@ -54,7 +54,7 @@ pub struct Options {
     /// Take keys one after the other instead of at random
     #[arg(long, alias = "sequential-keys", global = true)]
     pub sequential: bool,
-    /// Of the random keys and values
+    /// Makes the random keys and values from this seed
     #[arg(long, default_value_t = 1, global = true)]
     pub seed: u64,
     /// Processes of the servers, separated by commas, whose processor time, memory and writes are reported
@@ -105,7 +105,7 @@ pub enum Load {
     Txn,
     /// Reads and puts
     Mixed {
-        /// Of a hundred calls so many are reads
+        /// How many of a hundred calls are reads
         #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u32).range(0..=100))]
         reads_percent: u32,
     },
@@ -150,6 +150,12 @@ pub enum Load {
         /// Replicas that a read hears; a majority unless it is said
         #[arg(long, global = true)]
         r: Option<u8>,
+        /// A header that every request carries, as in `traceparent: 00-…`; may be given again
+        #[arg(long = "header", value_name = "NAME: VALUE", value_parser = parse_header, global = true)]
+        headers: Vec<String>,
+        /// Each client hands on the session token of its last answer
+        #[arg(long, global = true)]
+        session: bool,
     },
 }
 
@@ -175,7 +181,7 @@ pub enum DataKind {
     Get,
     /// Reads and puts
     Mixed {
-        /// Of a hundred requests so many are reads
+        /// How many of a hundred requests are reads
         #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u32).range(0..=100))]
         reads_percent: u32,
     },
@@ -213,6 +219,13 @@ impl Load {
             Load::Lock { locks, by: LockBy::Keys } => format!("lock and unlock by keys, {locks} locks"),
         }
     }
+}
+
+/// One that cannot end the line it stands in.
+fn parse_header(text: &str) -> Result<String, String> {
+    let is_one = text.split_once(':').is_some_and(|(name, _)| !name.trim().is_empty());
+    let is_printable = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    (is_one && is_printable).then(|| text.to_owned()).ok_or_else(|| "write NAME: VALUE".to_owned())
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {

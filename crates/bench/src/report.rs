@@ -12,7 +12,7 @@ pub struct Report {
     pub load: String,
     pub stats: Stats,
     pub took: Duration,
-    /// Of the servers: before and after.
+    /// What the servers had used before and after.
     pub usage: Option<(Usage, Usage)>,
     /// Events that watchers got, when that is what is counted.
     pub events: Option<u64>,

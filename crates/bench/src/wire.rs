@@ -362,13 +362,13 @@ impl GrpcConn {
     fn put_data(&mut self, mut held: HeldMessage) {
         while !held.bytes.is_empty() {
             let window = self.windows.get(&held.stream).copied().unwrap_or(self.stream_window);
-            let room = self.window.min(window).min(FRAME_BYTES_MAX as i64);
+            let allowed = self.window.min(window).min(FRAME_BYTES_MAX as i64);
             let earlier = self.held.iter().any(|other| other.stream == held.stream);
-            if room <= 0 || earlier {
+            if allowed <= 0 || earlier {
                 self.held.push_back(held);
                 return;
             }
-            let piece = held.bytes.split_to(held.bytes.len().min(room as usize));
+            let piece = held.bytes.split_to(held.bytes.len().min(allowed as usize));
             let last = held.last && held.bytes.is_empty();
             self.put_head(piece.len(), frame::DATA, u8::from(last), held.stream);
             self.output.extend_from_slice(&piece);

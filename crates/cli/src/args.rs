@@ -165,9 +165,9 @@ fn options_behind_the_verb(mut words: Vec<OsString>) -> Vec<OsString> {
     // A verb of two words is followed by both.
     let word = |nth: usize| words.get(nth).and_then(|word| word.to_str());
     let verb_words = match (word(end), word(end + 1)) {
-        (Some("cluster" | "endpoint" | "lease" | "member" | "alarm" | "snapshot" | "import"), _) => 2,
-        (Some("data" | "crdt" | "conflicts"), _) => 2,
-        (Some("lock"), Some("ls" | "inspect")) => 2,
+        (Some("cluster" | "endpoint" | "lease" | "member" | "alarm" | "snapshot"), _) => 2,
+        (Some("data" | "crdt" | "conflicts" | "import" | "export"), _) => 2,
+        (Some("lock"), Some("ls" | "inspect" | "update")) => 2,
         _ => 1,
     };
     if end > 1 && end + verb_words <= words.len() {

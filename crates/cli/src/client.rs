@@ -5,6 +5,7 @@ pub mod duration;
 mod error;
 mod options;
 pub mod prompt;
+pub mod rate;
 mod tls;
 
 pub use ::client::Client;

@@ -30,8 +30,8 @@ pub fn is_called(program: &str) -> bool {
 pub fn run(args: Vec<String>) -> ExitCode {
     let variable = |name: &str| std::env::var(name).ok();
     let given = match line::read(&args, &variable) {
-        Ok(ParsedLine::Help) => return say(&help::text()),
-        Ok(ParsedLine::Version) => return say(&help::version()),
+        Ok(ParsedLine::Help) => return print_text(&help::text()),
+        Ok(ParsedLine::Version) => return print_text(&help::version()),
         Ok(ParsedLine::Flags(given)) => given,
         Err(problem) => return refuse(&Problems(vec![problem])),
     };
@@ -82,7 +82,7 @@ fn start(checked: CheckedConfig) -> ExitCode {
     serve::run(checked)
 }
 
-fn say(text: &str) -> ExitCode {
+fn print_text(text: &str) -> ExitCode {
     let written = std::io::stdout().write_all(text.as_bytes());
     if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -26,11 +26,14 @@ pub async fn warn(handle: Handle, ports: Vec<Exposed>) {
     if ports.is_empty() {
         return;
     }
-    // A node that has just joined may not know yet that auth is on.
-    while handle.auth().policy_age().is_none() {
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
-    if handle.auth().is_on() {
+    // A node that has just started may not know yet that auth is on.
+    let is_on = loop {
+        match handle.auth().is_on_by_agreement().await {
+            Some(is_on) => break is_on,
+            None => tokio::time::sleep(LOOK_EVERY).await,
+        }
+    };
+    if is_on {
         return;
     }
     for port in &ports {

@@ -16,11 +16,14 @@ mod log;
 mod man;
 mod output;
 mod progress;
+mod redact;
 mod reference;
+mod request_id;
 mod rest;
 mod serve;
 mod service_manager;
 mod signals;
+mod transfer;
 mod verbs;
 mod verify;
 

@@ -11,7 +11,15 @@ const _: () = assert!(
 #[global_allocator]
 static ALLOCATOR: memory::Allocator = memory::Allocator;
 
+/// Names a bug to plant in this process, in builds that hold them.
+const PLANTED_BUG: &str = "PLANTED_BUG";
+
 fn main() -> ExitCode {
+    if base::mutant::COMPILED_IN
+        && let Ok(name) = std::env::var(PLANTED_BUG)
+    {
+        base::mutant::plant_everywhere(name.leak());
+    }
     memory::set_purge_delay();
     althing_cli::run()
 }

@@ -11,6 +11,7 @@ pub mod quote;
 mod simple;
 mod table;
 pub mod time;
+pub mod top;
 
 pub use table::draw;
 
@@ -29,11 +30,11 @@ pub struct Printer {
     format: Format,
     hex: bool,
     /// What of a key is printed in the simple format.
-    pub shown: Shown,
+    pub shown: SimpleParts,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum SimpleParts {
     KeyAndValue,
     Value,
     Count,
@@ -86,7 +87,7 @@ pub fn token_line(token: &str) -> String {
 
 impl Printer {
     pub fn new(options: &Options) -> Printer {
-        Printer { format: options.write_out, hex: options.hex, shown: Shown::KeyAndValue }
+        Printer { format: options.write_out, hex: options.hex, shown: SimpleParts::KeyAndValue }
     }
 
     pub fn format(&self) -> Format {

@@ -13,7 +13,7 @@ const BAR_WIDTH: usize = 30;
 pub struct Progress {
     what: &'static str,
     unit: &'static str,
-    /// How many it takes, if that is known.
+    /// How many steps there are, if that is known.
     total: u64,
     on_terminal: bool,
     began: Instant,
@@ -28,7 +28,7 @@ impl Progress {
         Progress { what, unit, total, on_terminal, began, next: began + SILENCE, told: false }
     }
 
-    pub fn tell(&mut self, done: u64) {
+    pub fn update(&mut self, done: u64) {
         let now = Instant::now();
         if now < self.next {
             return;

@@ -4,4 +4,5 @@
 mod http;
 mod options;
 
+pub use http::RestStream;
 pub use options::{Format, RestCall, RestOptions};

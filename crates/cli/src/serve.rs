@@ -9,7 +9,7 @@ use crate::files;
 use crate::log::Log;
 use crate::service_manager::{ServiceState, notify};
 use crate::signals::Signals;
-use api::{ClientLimits, Listener, Port};
+use api::{BrowserSettings, ClientLimits, Listener, Port};
 use server::{Config, Handle, Server};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -113,10 +113,10 @@ async fn run_until_signal(checked: CheckedConfig) -> Result<(), Error> {
     };
 
     let peer_ports = bind_peers(&checked.more_peer_addrs)?;
-    let server = Server::start(config.clone())?;
+    let Some(server) = started(config.clone(), &mut signals).await? else { return Ok(()) };
     let (stop_clients, stopped) = watch::channel(());
     let handle = server.handle();
-    peer_ports.into_iter().for_each(|port| drop(tokio::spawn(hear_peers(port, handle.clone()))));
+    peer_ports.into_iter().for_each(|port| drop(tokio::spawn(serve_join_questions(port, handle.clone()))));
     tokio::spawn(exposure::warn(handle.clone(), ports.exposed()));
     let mut removed = false;
     if checked.output_style == OutputStyle::Althing {
@@ -164,6 +164,19 @@ async fn run_until_signal(checked: CheckedConfig) -> Result<(), Error> {
     if removed { Err(Error::Removed) } else { Ok(()) }
 }
 
+/// The server; none if a signal ends the start, which may wait for other members or read a large log. What is on disk stays
+/// as after a crash.
+async fn started(config: Config, signals: &mut Signals) -> Result<Option<Server>, Error> {
+    let start = tokio::task::spawn_blocking(move || Server::start(config));
+    tokio::select! {
+        started = start => Ok(Some(started.expect("starting does not panic")?)),
+        name = signals.next() => {
+            info!(signal = name, "stopping: has not started yet");
+            Ok(None)
+        }
+    }
+}
+
 /// How often a member that starts looks for its leader.
 const LEADER_POLL: Duration = Duration::from_millis(5);
 
@@ -194,7 +207,7 @@ fn bind_peers(addresses: &[SocketAddr]) -> Result<Vec<tokio::net::TcpListener>, 
 }
 
 /// A further address at which peers are heard.
-async fn hear_peers(port: tokio::net::TcpListener, handle: Handle) {
+async fn serve_join_questions(port: tokio::net::TcpListener, handle: Handle) {
     loop {
         let Ok((stream, _)) = port.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -268,7 +281,12 @@ impl Ports {
             rest: checked
                 .http_addr
                 .map(|address| match TcpListener::bind(address) {
-                    Ok(listener) => Ok(with(listener.into(), rest_sealed)),
+                    Ok(listener) => {
+                        let port = with(listener.into(), rest_sealed);
+                        // A page whose name was pointed here reads keys by nothing but `Host` and a path.
+                        let browsers = BrowserSettings { programs_by_any_name: false, ..port.browsers };
+                        Ok(Port { browsers, ..port })
+                    }
                     Err(reason) => Err(Error::ListenRest { address, reason }),
                 })
                 .transpose()?,
@@ -276,7 +294,7 @@ impl Ports {
         })
     }
 
-    /// Those that other machines reach, and whether what is said there is encrypted.
+    /// The ports that other machines reach, and whether their traffic is encrypted.
     fn exposed(&self) -> Vec<exposure::Exposed> {
         let all = self.clients.iter().chain(&self.rest);
         let address =
@@ -318,7 +336,8 @@ impl Ports {
     ) {
         for port in self.clients {
             let (handle, stopped) = (handle.clone(), stop_requested(stopped.clone()));
-            tasks.spawn(async move { Ok(api::serve(handle, port, settings, stopped).await?) });
+            let data = rest.clone();
+            tasks.spawn(async move { Ok(api::serve(handle, port, settings, data, stopped).await?) });
         }
         if let Some(port) = self.rest {
             let (handle, rest, stopped) = (handle.clone(), rest.clone(), stopped.clone());

@@ -11,8 +11,10 @@ mod crdt;
 mod data;
 mod defrag;
 mod del;
+mod diagnose;
 mod elect;
 mod endpoint;
+mod export;
 mod fence;
 mod get;
 mod handlers;
@@ -34,7 +36,9 @@ mod region;
 mod ring;
 mod role;
 mod snapshot;
+mod top;
 mod txn;
+mod upgrade;
 mod user;
 mod version;
 mod watch;
@@ -87,6 +91,10 @@ pub enum Verb {
     /// Closes the peer ports of a running cluster to nodes without its secret
     #[command(subcommand)]
     Cluster(cluster::Cluster),
+    /// Shows every node with its rates, latencies and space, again and again
+    Top(top::Top),
+    /// Makes one archive for a bug report: settings, metrics, states, slow requests, logs
+    Diagnose(diagnose::Diagnose),
     /// Hands the leadership to another member
     MoveLeader(With<move_leader::MoveLeader>),
     /// Compacts the revisions before one
@@ -115,9 +123,12 @@ pub enum Verb {
     /// Saves both planes of a running cluster into a directory or bucket, and restores them
     #[command(subcommand)]
     Backup(backup::Backup),
-    /// Copies the keys of another store into this one
+    /// Copies the keys of another store or of a file into this one
     #[command(subcommand)]
     Import(import::Import),
+    /// Writes keys and values into a file
+    #[command(subcommand)]
+    Export(export::Export),
     /// Reads and writes keys of the leaderless store
     #[command(subcommand)]
     Data(data::Data),
@@ -137,6 +148,9 @@ pub enum Verb {
     /// Lists writes that lost, and restores one
     #[command(subcommand)]
     Conflicts(conflicts::Conflicts),
+    /// Shows which release every node runs, and closes the way back to the release before
+    #[command(subcommand)]
+    Upgrade(upgrade::Upgrade),
     /// Prints the version of this binary and of its API
     Version(version::Version),
 }
@@ -181,6 +195,8 @@ async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Endpoint(endpoint) => endpoint.run().await,
         Verb::Member(member) => member.run().await,
         Verb::Cluster(cluster) => cluster.run().await,
+        Verb::Diagnose(diagnose) => diagnose.run().await,
+        Verb::Top(top) => top.run().await,
         Verb::MoveLeader(to) => to.verb.run(&to.options).await,
         Verb::Compaction(compaction) => compaction.verb.run(&compaction.options).await,
         Verb::History(history) => history.verb.run(&history.options).await,
@@ -193,6 +209,7 @@ async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Snapshot(snapshot) => snapshot.run().await,
         Verb::Backup(backup) => backup.run().await,
         Verb::Import(import) => import.run().await,
+        Verb::Export(export) => export.run().await,
         Verb::Data(data) => data.run().await,
         Verb::Crdt(crdt) => crdt.run().await,
         Verb::Ring(ring) => ring.run().await,
@@ -200,6 +217,7 @@ async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Namespace(namespace) => namespace.run().await,
         Verb::Handlers(handlers) => handlers.run().await,
         Verb::Conflicts(conflicts) => conflicts.run().await,
+        Verb::Upgrade(upgrade) => upgrade.run().await,
         Verb::Version(version) => version.run(),
     };
     outcome.map(|()| ExitCode::SUCCESS)

@@ -21,26 +21,26 @@ pub struct Verify {
 
 impl Verify {
     pub fn run(&self) -> ExitCode {
-        let mut say = |what: &str| tell_stderr(&format!("checking {what}\n"));
-        match offline::verify(&self.data_dir, &mut say) {
+        let mut print = |what: &str| print_stderr(&format!("checking {what}\n"));
+        match offline::verify(&self.data_dir, &mut print) {
             Ok(Ok(VerifyReport { member, mesh })) => {
                 let text = describe(&member) + &mesh.as_ref().map(describe_mesh).unwrap_or_default();
                 let told = std::io::stdout().write_all(text.as_bytes());
                 if told.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
             }
             Ok(Err(faults)) => {
-                faults.iter().for_each(|fault| tell_stderr(&format!("DAMAGED: {fault}\n")));
+                faults.iter().for_each(|fault| print_stderr(&format!("DAMAGED: {fault}\n")));
                 ExitCode::FAILURE
             }
             Err(error) => {
-                tell_stderr(&format!("Error: {error}\n"));
+                print_stderr(&format!("Error: {error}\n"));
                 ExitCode::from(USAGE)
             }
         }
     }
 }
 
-fn tell_stderr(text: &str) {
+fn print_stderr(text: &str) {
     // When standard error is closed, the exit code is enough.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -21,6 +21,16 @@ impl Client {
         self.call(Kind::Read, call).await
     }
 
+    /// A page of the elements of a collection, as a quorum has them.
+    pub async fn saved_elements(
+        &self,
+        request: wire::ElementsRequest,
+    ) -> Result<wire::ElementsResponse, Error> {
+        let request = &request;
+        let call = |line| async move { client(line).elements(request.clone()).await };
+        self.call(Kind::Read, call).await
+    }
+
     /// It may be repeated: keys that were restored are kept then.
     pub async fn restore_rows(&self, request: wire::RestoreRequest) -> Result<wire::RestoreResponse, Error> {
         let request = &request;

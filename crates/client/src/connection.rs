@@ -3,6 +3,7 @@
 //! whenever one is unavailable; a write does so only when it is certain that no server executed it.
 
 use crate::Error;
+use crate::diagnose;
 use crate::login::{AuthedChannel, Login, TokenCache};
 use crate::tls::Tls;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -112,9 +113,31 @@ impl Client {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        match self.attempt(kind, &call).await {
+        let outcome = match self.attempt(kind, &call).await {
             Err(error) if self.forgets_token(&error) => self.attempt(kind, &call).await,
             outcome => outcome,
+        };
+        match outcome {
+            Err(Error::TimedOut) if kind == Kind::Read => Err(Error::ReadTimedOut),
+            Err(error) => Err(self.explained(error).await),
+            outcome => outcome,
+        }
+    }
+
+    /// An error about an endpoint that is none says what it is.
+    pub(crate) async fn explained(&self, error: Error) -> Error {
+        match self.0.config.endpoints.as_slice() {
+            [endpoint] => diagnose::improve(error, &self.as_url(endpoint)).await,
+            // Where others are left, the caller meant those.
+            _ => error,
+        }
+    }
+
+    /// With the scheme that is meant.
+    fn as_url(&self, endpoint: &str) -> String {
+        match (endpoint.contains("://"), &self.0.config.tls) {
+            (false, Some(_)) => format!("https://{endpoint}"),
+            _ => endpoint.to_owned(),
         }
     }
 
@@ -125,7 +148,7 @@ impl Client {
         let config = &self.0.config;
         let mut trouble = Error::Unreachable { reason: "none was tried".to_owned() };
         let dial_deadline = Instant::now() + config.dial_timeout;
-        let mut deadline = None;
+        let (mut deadline, mut is_repeated) = (None, false);
         loop {
             for _ in 0..config.endpoints.len() {
                 let current = match self.connected(deadline.unwrap_or(dial_deadline)).await {
@@ -151,7 +174,9 @@ impl Client {
                     Err(error) if may_repeat(kind, &error) => {
                         self.move_on(current.0);
                         trouble = error;
+                        is_repeated = true;
                     }
+                    Err(Error::TimedOut) if is_repeated => return Err(self.timed_out_after(trouble).await),
                     outcome => return outcome,
                 }
             }
@@ -159,6 +184,14 @@ impl Client {
                 return Err(trouble);
             }
             sleep(ROUND_PAUSE).await;
+        }
+    }
+
+    /// The deadline has cut off a repetition. Where the first call failed because the endpoint is none, that is the reason.
+    async fn timed_out_after(&self, first: Error) -> Error {
+        match self.explained(first).await {
+            wrong @ Error::WrongEndpoint { .. } => wrong,
+            _ => Error::TimedOut,
         }
     }
 
@@ -233,7 +266,7 @@ impl Client {
                 }
             }
             if Instant::now() + ROUND_PAUSE >= deadline {
-                return Err(trouble);
+                return Err(self.explained(trouble).await);
             }
             sleep(ROUND_PAUSE).await;
         }

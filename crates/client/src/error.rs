@@ -6,10 +6,16 @@ use tonic::{Code, ConnectError, Status};
 pub enum Error {
     #[error("\"{endpoint}\" is not an endpoint: {reason}")]
     BadEndpoint { endpoint: String, reason: String },
+    /// Something else than a member's port for clients, or TLS where there should be none, or the other way round.
+    #[error("{endpoint} cannot be used: {reason}")]
+    WrongEndpoint { endpoint: String, reason: String },
     #[error("no endpoint can be reached: {reason}")]
     Unreachable { reason: String },
     #[error("context deadline exceeded: no answer in time; a write may still happen")]
     TimedOut,
+    /// The deadline of a call that changes nothing passed.
+    #[error("context deadline exceeded: no answer in time; there may be no quorum")]
+    ReadTimedOut,
     #[error("{}", .0.message())]
     Refused(Box<Status>),
     /// The watch needed revisions that are compacted; the oldest one left is this.
@@ -80,7 +86,7 @@ impl Error {
                     | Code::OutOfRange
                     | Code::NotFound
             ),
-            Error::Unreachable { .. } | Error::TimedOut => false,
+            Error::Unreachable { .. } | Error::TimedOut | Error::ReadTimedOut => false,
             _ => true,
         }
     }

@@ -32,11 +32,11 @@ pub struct Hold {
 
 impl Hold {
     pub(crate) fn new(client: &Client, held_lease: HeldLease, key: Vec<u8>, fence: Fence) -> Hold {
-        let (tell, key_gone) = watch::channel(false);
-        let sight = KeyWatch { client: client.clone(), key: key.clone(), token: fence.token };
+        let (gone, key_gone) = watch::channel(false);
+        let key_watch = KeyWatch { client: client.clone(), key: key.clone(), token: fence.token };
         let key_watch = tokio::spawn(async move {
-            sight.until_gone().await;
-            tell.send_replace(true);
+            key_watch.until_gone().await;
+            gone.send_replace(true);
         });
         Hold { client: client.clone(), key, fence, held_lease: Some(held_lease), key_gone, key_watch }
     }

@@ -10,16 +10,28 @@ use proto::inspect::{
 impl Client {
     /// The connections of the member that answers.
     pub async fn describe_clients(&self, request: ClientsRequest) -> Result<ClientsResponse, Error> {
-        let call = |channel| async move {
-            InspectServiceClient::new(channel).max_decoding_message_size(usize::MAX).clients(request).await
+        let call = |channel| {
+            let request = request.clone();
+            async move {
+                InspectServiceClient::new(channel)
+                    .max_decoding_message_size(usize::MAX)
+                    .clients(request)
+                    .await
+            }
         };
         self.call(Kind::Read, call).await
     }
 
     /// The watches of the member that answers.
     pub async fn describe_watches(&self, request: WatchesRequest) -> Result<WatchesResponse, Error> {
-        let call = |channel| async move {
-            InspectServiceClient::new(channel).max_decoding_message_size(usize::MAX).watches(request).await
+        let call = |channel| {
+            let request = request.clone();
+            async move {
+                InspectServiceClient::new(channel)
+                    .max_decoding_message_size(usize::MAX)
+                    .watches(request)
+                    .await
+            }
         };
         self.call(Kind::Read, call).await
     }

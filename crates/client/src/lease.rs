@@ -1,4 +1,4 @@
-//! Leases: granted, queried, revoked, and kept alive once. `Keeper` keeps one alive for longer.
+//! Leases: granted, queried, revoked, and kept alive once. `LeaseKeeper` keeps one alive for longer.
 
 use crate::connection::by;
 use crate::duplex::Duplex;

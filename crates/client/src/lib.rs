@@ -7,7 +7,9 @@
 mod auth;
 mod backup;
 mod connection;
+mod data;
 mod data_auth;
+mod diagnose;
 pub mod duplex;
 mod election;
 mod error;
@@ -36,5 +38,6 @@ pub use keeper::{LeaseKeeper, LeaseState};
 pub use lease::GrantedLease;
 pub use lock::{Guard, LockOptions};
 pub use login::{AuthedChannel, Login};
+pub use maintenance::DefragmentedBytes;
 pub use tls::Tls;
 pub use watch::Watcher;

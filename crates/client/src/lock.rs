@@ -8,6 +8,7 @@ use crate::{AuthedChannel, Client, Error, Fence, Hold};
 use proto::lock::lock_service_client::LockServiceClient;
 use proto::lock::{
     InspectRequest, InspectResponse, ListRequest, ListResponse, LockRequest, LockResponse, UnlockRequest,
+    UpdateRequest, UpdateResponse,
 };
 use std::ops::Deref;
 use std::sync::OnceLock;
@@ -114,6 +115,22 @@ impl Client {
             async move { service(channel).list(request).await }
         };
         self.call(Kind::Read, call).await
+    }
+
+    /// Replaces the metadata of the holder that has this token.
+    pub async fn update_lock(
+        &self,
+        name: &str,
+        token: i64,
+        metadata: Vec<u8>,
+    ) -> Result<UpdateResponse, Error> {
+        let request =
+            UpdateRequest { name: name.to_owned(), fencing_token: token, metadata: metadata.into() };
+        let call = |channel| {
+            let request = request.clone();
+            async move { service(channel).update(request).await }
+        };
+        self.call(Kind::Write, call).await
     }
 
     async fn unlock(&self, key: &[u8], token: i64) -> Result<(), Error> {

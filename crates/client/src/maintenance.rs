@@ -3,13 +3,28 @@
 use crate::{Client, Error, Kind};
 use proto::etcdserverpb::maintenance_client::MaintenanceClient;
 use proto::etcdserverpb::{
-    AlarmRequest, AlarmResponse, DefragmentRequest, DefragmentResponse, HashKvRequest, HashKvResponse,
-    MoveLeaderRequest, MoveLeaderResponse, SnapshotRequest, SnapshotResponse, StatusRequest, StatusResponse,
+    AlarmRequest, AlarmResponse, DefragmentRequest, HashKvRequest, HashKvResponse, MoveLeaderRequest,
+    MoveLeaderResponse, SnapshotRequest, SnapshotResponse, StatusRequest, StatusResponse,
 };
-use tonic::Streaming;
+use tonic::metadata::MetadataMap;
+use tonic::{Response, Streaming};
 
 /// A piece holds a value at least, which may be as large as a request.
 const SNAPSHOT_PIECE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The outcome of a defragmentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DefragmentedBytes {
+    pub before: u64,
+    pub after: u64,
+}
+
+impl DefragmentedBytes {
+    fn of(metadata: &MetadataMap) -> Option<DefragmentedBytes> {
+        let read = |name| metadata.get(name)?.to_str().ok()?.parse().ok();
+        Some(DefragmentedBytes { before: read(proto::BYTES_BEFORE)?, after: read(proto::BYTES_AFTER)? })
+    }
+}
 
 impl Client {
     pub async fn status(&self) -> Result<StatusResponse, Error> {
@@ -24,9 +39,12 @@ impl Client {
             .await
     }
 
-    pub async fn defragment(&self) -> Result<DefragmentResponse, Error> {
-        let call =
-            |channel| async move { MaintenanceClient::new(channel).defragment(DefragmentRequest {}).await };
+    /// What the called member's stores took of the disk before and what they take now; etcd does not say.
+    pub async fn defragment(&self) -> Result<Option<DefragmentedBytes>, Error> {
+        let call = |channel| async move {
+            let answer = MaintenanceClient::new(channel).defragment(DefragmentRequest {}).await?;
+            Ok(Response::new(DefragmentedBytes::of(answer.metadata())))
+        };
         self.call(Kind::Write, call).await
     }
 

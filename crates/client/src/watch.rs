@@ -50,7 +50,7 @@ impl Watcher {
                     sleep(ROUND_PAUSE).await;
                     continue;
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(self.client.explained(error).await),
             };
             if let Some(response) = self.accept(response)? {
                 return Ok(response);

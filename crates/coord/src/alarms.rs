@@ -9,7 +9,7 @@ use crate::reply::Body;
 use crate::request::{Request, Txn};
 use crate::rows::{CorruptRow, Emit, FORMAT, formatted};
 use base::codec::{Reader, put_varint};
-use base::{Code, NodeId, ReadView, Table};
+use base::{Code, FormatLevel, NodeId, ReadView, Table};
 use bytes::Bytes;
 use std::collections::BTreeSet;
 
@@ -137,9 +137,10 @@ pub(crate) fn run(draft: &mut Draft<'_>, command: AlarmCommand) -> Body {
             vec![alarm]
         }
         AlarmCommand::Clear(alarm) => {
+            let any_origin = alarm.origin == AlarmOrigin::Client || draft.level() == FormatLevel::OLDEST;
             let is_meant = |raised: &Alarm| {
                 (raised.kind, raised.member) == (alarm.kind, alarm.member)
-                    && (alarm.origin == AlarmOrigin::Client || raised.origin == alarm.origin)
+                    && (any_origin || raised.origin == alarm.origin)
             };
             let found: Vec<Alarm> = draft.alarms().iter().filter(is_meant).collect();
             for alarm in &found {
@@ -173,9 +174,13 @@ impl Alarms {
         (alarm.kind, alarm.member, alarm.origin)
     }
 
-    pub fn set(&mut self, alarm: Alarm, raised: bool) {
+    /// In the oldest formats an alarm has one origin, its last.
+    pub fn set(&mut self, alarm: Alarm, raised: bool, level: FormatLevel) {
         let key = Alarms::key(alarm);
         if raised {
+            if level == FormatLevel::OLDEST {
+                self.raised.retain(|(kind, member, _)| (*kind, *member) != (alarm.kind, alarm.member));
+            }
             self.raised.insert(key);
         } else {
             self.raised.remove(&key);
@@ -183,12 +188,13 @@ impl Alarms {
         self.changed = true;
     }
 
-    /// Why a command is refused.
-    pub fn refusal(&self, command: &Command) -> Option<Code> {
+    /// Why a command is refused. Members of 0.1.0 do not refuse changes of a corrupt cluster, and all must decide alike.
+    pub fn refusal(&self, command: &Command, level: FormatLevel) -> Option<Code> {
         if self.raised.is_empty() {
             return None;
         }
-        if self.iter().any(|alarm| alarm.refuses_changes()) && command.is_clients_change() {
+        let is_corrupt = level > FormatLevel::OLDEST && self.iter().any(|alarm| alarm.refuses_changes());
+        if is_corrupt && command.is_clients_change() {
             return Some(Code::Corrupt);
         }
         let full = self.iter().any(|alarm| alarm.refuses_growth());

@@ -23,9 +23,10 @@ pub use policy::{POLICY, Policy, PolicyUser, TokenKey};
 pub(crate) use required::check_command;
 pub use required::{LeaseAccess, check_leases, check_request};
 
+use crate::mutant::Mutant;
 use base::limits::{AUTH_NAME_BYTES_MAX, AUTH_NAMES_MAX, AUTH_PERMISSIONS_MAX};
-use base::mutant::{Mutant, planted};
-use base::{Code, Index, KeyRange};
+use base::mutant::planted;
+use base::{Code, FormatLevel, Index, KeyRange};
 use bytes::Bytes;
 use grants::Grants;
 use std::collections::{BTreeMap, BTreeSet};
@@ -151,7 +152,15 @@ impl Auth {
     }
 
     /// `at` is the place of the command in the log: part of a token, so that none is given twice.
-    pub(crate) fn run(&mut self, at: Index, command: &AuthCommand) -> Result<AuthReply, Code> {
+    pub(crate) fn run(
+        &mut self,
+        at: Index,
+        command: &AuthCommand,
+        level: FormatLevel,
+    ) -> Result<AuthReply, Code> {
+        if command.level_needed() > level {
+            return Err(Code::FormatLevelTooLow);
+        }
         match command {
             AuthCommand::Enable => self.enable(),
             AuthCommand::Disable => self.disable(),
@@ -159,9 +168,9 @@ impl Auth {
             AuthCommand::Authenticate { user, revision, secret } => {
                 self.authenticate(at, user, *revision, secret)
             }
-            AuthCommand::UserAdd { user, password } => self.add_user(user, password.clone()),
+            AuthCommand::UserAdd { user, password } => self.add_user(user, password.clone(), level),
             AuthCommand::UserDelete { user } => self.delete_user(user),
-            AuthCommand::UserChangePassword { user, password } => self.change_password(user, password),
+            AuthCommand::UserChangePassword { user, password } => self.change_password(user, password, level),
             AuthCommand::UserGrantRole { user, role } => self.grant_role(user, role),
             AuthCommand::UserRevokeRole { user, role } => self.revoke_role(user, role),
             AuthCommand::UserGet { user } => {
@@ -211,17 +220,27 @@ impl Auth {
         Ok(AuthReply::Token(format!("{secret}.{}", at.0)))
     }
 
-    fn add_user(&mut self, name: &str, password: Option<Bytes>) -> Result<AuthReply, Code> {
+    fn add_user(
+        &mut self,
+        name: &str,
+        password: Option<Bytes>,
+        level: FormatLevel,
+    ) -> Result<AuthReply, Code> {
         if name.is_empty() {
             return Err(Code::UserEmpty);
         }
         if self.users.contains_key(name) {
             return Err(Code::UserExists);
         }
-        check_room(name, self.users.len())?;
-        let epoch = Some(self.revision + 1);
+        check_count(name, self.users.len())?;
+        let epoch = self.next_epoch(level);
         self.users.insert(name.into(), User { password, roles: BTreeSet::new(), epoch });
         self.user_changed(name)
+    }
+
+    /// The oldest formats have no place for it.
+    fn next_epoch(&self, level: FormatLevel) -> Option<u64> {
+        (level > FormatLevel::OLDEST).then_some(self.revision + 1)
     }
 
     fn delete_user(&mut self, name: &str) -> Result<AuthReply, Code> {
@@ -233,14 +252,19 @@ impl Auth {
     }
 
     /// A user without a password stays without one.
-    fn change_password(&mut self, name: &str, password: &Bytes) -> Result<AuthReply, Code> {
-        let epoch = self.revision + 1;
+    fn change_password(
+        &mut self,
+        name: &str,
+        password: &Bytes,
+        level: FormatLevel,
+    ) -> Result<AuthReply, Code> {
+        let epoch = self.next_epoch(level);
         let user = self.users.get_mut(name).ok_or(Code::UserNotFound)?;
         if user.password.is_some() {
             user.password = Some(password.clone());
         }
         if !planted(Mutant::EpochNotRaised) {
-            user.epoch = Some(epoch);
+            user.epoch = epoch;
         }
         self.user_changed(name)
     }
@@ -275,7 +299,7 @@ impl Auth {
         if self.roles.contains_key(name) {
             return Err(Code::RoleExists);
         }
-        check_room(name, self.roles.len())?;
+        check_count(name, self.roles.len())?;
         self.roles.insert(name.into(), Arc::default());
         self.role_changed(name)
     }
@@ -382,7 +406,7 @@ impl Auth {
 }
 
 /// Names are part of every row and of every answer that lists them.
-fn check_room(name: &str, count: usize) -> Result<(), Code> {
+fn check_count(name: &str, count: usize) -> Result<(), Code> {
     if name.len() <= AUTH_NAME_BYTES_MAX && count < AUTH_NAMES_MAX { Ok(()) } else { Err(Code::AuthFull) }
 }
 

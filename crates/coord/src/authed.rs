@@ -5,6 +5,7 @@ use crate::auth::Caller;
 use crate::command::{AUTHED, Command, FORMAT};
 use base::codec::{Reader, put_bytes, put_varint};
 use base::limits::AUTH_NAME_BYTES_MAX;
+use bytes::Bytes;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthedCommand {
@@ -23,6 +24,14 @@ impl AuthedCommand {
         encode_caller(name, *revision, out);
         // Nothing follows it.
         self.command.encode(out);
+    }
+
+    /// The bytes of the inner command.
+    pub(crate) fn inner(bytes: &Bytes) -> Option<Bytes> {
+        let mut reader = Reader::new(bytes.slice(2..));
+        reader.bytes()?;
+        reader.varint()?;
+        reader.take(reader.remaining())
     }
 
     /// The inner command has no caller of its own.

@@ -93,7 +93,7 @@ impl<T: ReplyBody> AuthCall for TypedCommand<T> {
     }
 }
 
-/// Of a range whose caller can read a large answer in pieces.
+/// The answer to a range whose caller can read a large one in pieces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InPieces(pub Range);
 
@@ -134,7 +134,7 @@ pub enum FenceOutcome<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RepeatOutcome<T> {
     Whole(T),
-    /// It was carried out before, and nothing but the revision was kept.
+    /// The command was carried out before, and nothing but the revision was kept.
     RevisionAlone,
 }
 
@@ -195,7 +195,7 @@ pub struct IssueToken {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthToken(pub String);
 
-/// Of users or of roles.
+/// The names of users or of roles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthNames(pub Vec<String>);
 

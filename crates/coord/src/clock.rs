@@ -30,7 +30,7 @@ impl RevisionClock {
         self.last
     }
 
-    /// The last mark says that there is nothing new to be marked.
+    /// Whether the last mark covers this revision.
     pub fn is_marked(&self, revision: Revision) -> bool {
         self.last.is_some_and(|last| last.revision >= revision)
     }

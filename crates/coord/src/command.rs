@@ -17,7 +17,7 @@ use crate::request::{
 };
 use base::codec::{Reader, put_bytes, put_signed, put_varint};
 use base::limits::{TXN_DEPTH_MAX, TXN_OPS_MAX};
-use base::{KeyRange, LeaseId, RangeEnd, Revision};
+use base::{FormatLevel, KeyRange, LeaseId, RangeEnd, Revision};
 use bytes::Bytes;
 
 /// The layout that this code writes; the first byte of every command.
@@ -87,6 +87,39 @@ pub struct Compact {
 }
 
 impl Command {
+    /// The name of an encoded command's kind, read from its first bytes.
+    pub fn kind_of(bytes: &Bytes) -> &'static str {
+        match bytes.get(1) {
+            Some(&AUTHED) => AuthedCommand::inner(bytes).map_or("unknown", |inner| Command::kind_of(&inner)),
+            Some(&PUT) => "put",
+            Some(&DELETE) => "delete",
+            Some(&TXN) => "txn",
+            Some(&LEASE_GRANT) => "lease_grant",
+            Some(&LEASE_REVOKE) => "lease_revoke",
+            Some(&LEASE_CHECKPOINT) => "lease_checkpoint",
+            Some(&COMPACT) => "compact",
+            Some(&(LOCK_ACQUIRE | LOCK_RELEASE | LOCK_LEAVE)) => "lock",
+            Some(&(FENCED | FENCE_CHECK)) => "fenced",
+            Some(&IDEMPOTENT) => "idempotent",
+            Some(&ALARM) => "alarm",
+            Some(&DOCUMENT) => "document",
+            Some(&MARK) => "time_mark",
+            Some(&QUOTA) => "quota",
+            Some(&AUTH) => "auth",
+            Some(&(member_command::BOOTSTRAP..=member_command::PUBLISH)) => "members",
+            _ => "unknown",
+        }
+    }
+
+    /// Below this level it is not proposed: members of an older release cannot read it.
+    pub fn level_needed(&self) -> FormatLevel {
+        match self {
+            Command::Auth(command) => command.level_needed(),
+            Command::Authed(authed) => authed.command().level_needed(),
+            _ => FormatLevel::OLDEST,
+        }
+    }
+
     /// The command that carries out a request; a plain range is no command.
     pub fn from_request(request: Request) -> Option<Command> {
         match request {

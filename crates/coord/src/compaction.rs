@@ -9,6 +9,7 @@
 use crate::command::Compact;
 use crate::draft::{Draft, Effect};
 use crate::history_rows::HistoryWindow;
+use crate::mutant::Mutant;
 use crate::reply::Body;
 use crate::rows::{
     CorruptRow, Emit, FORMAT, LoggedChange, Meta, change_bytes, formatted, log_key, parse_log_key,
@@ -16,7 +17,7 @@ use crate::rows::{
 };
 use crate::state::{ChangePosition, State};
 use base::codec::{put_signed, put_varint};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Code, ReadView, Revision, Table};
 use bytes::Bytes;
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -35,7 +36,7 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    /// Goes on at a place of which nothing else is known, as after a start.
+    /// Resumes at a position, as after a start.
     fn at(next: ChangePosition) -> Sweep {
         Sweep { next, since: next }
     }
@@ -103,6 +104,7 @@ impl State {
         self.alarms.take_rows(emit);
         self.clock.take_rows(emit);
         self.history_rows.take_rows(emit);
+        self.compaction_times.take_rows(emit);
         self.quota.take_rows(emit);
         self.documents.take_rows(emit);
         self.auth.take_rows(emit);

@@ -2,10 +2,11 @@
 //! state machine does not read them. A command replaces one whole, if it still has the version that the writer saw;
 //! versions count from one and never go back. They use no revision and cannot be watched.
 
+use crate::mutant::Mutant;
 use crate::rows::{CorruptRow, Emit, FORMAT, formatted};
 use base::codec::{Reader, put_bytes, put_varint};
 use base::limits::{DOCUMENT_BYTES_MAX, DOCUMENT_NAME_BYTES_MAX, DOCUMENTS_BYTES_MAX, DOCUMENTS_MAX};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Code, ReadView, Table};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +25,7 @@ pub const OF_THE_CLUSTER: &str = "cluster/";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetDocument {
     pub name: String,
-    /// The version that it must have; zero if there must be none.
+    /// The version that the document must have; zero if it must not exist.
     pub expect: u64,
     pub bytes: Bytes,
 }

@@ -8,8 +8,9 @@ use crate::entry::{Current, Version};
 use crate::index::Index;
 use crate::leases::Leases;
 use crate::locks::{Fence, LockClaim, Locks};
-use base::mutant::{Mutant, planted};
-use base::{Code, KeyRange, LeaseId, Revision};
+use crate::mutant::Mutant;
+use base::mutant::planted;
+use base::{Code, FormatLevel, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::iter::Peekable;
@@ -20,6 +21,7 @@ pub struct Draft<'a> {
     alarms: &'a Alarms,
     locks: &'a Locks,
     records: &'a dyn Records,
+    level: FormatLevel,
     /// Before the command.
     revision: Revision,
     compacted: Revision,
@@ -87,12 +89,22 @@ impl<'a> Draft<'a> {
             alarms,
             locks,
             records,
+            level: FormatLevel::NEWEST,
             revision: revisions.current,
             compacted: revisions.compacted,
             changes: Vec::new(),
             changed: BTreeMap::new(),
             effects: Vec::new(),
         }
+    }
+
+    /// The level of the formats that the command's effects are written in.
+    pub fn at_level(self, level: FormatLevel) -> Draft<'a> {
+        Draft { level, ..self }
+    }
+
+    pub fn level(&self) -> FormatLevel {
+        self.level
     }
 
     pub fn into_parts(self) -> (Vec<Change>, Vec<Effect>) {

@@ -29,7 +29,7 @@ pub struct Version {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VisibleVersion {
     pub version: Version,
-    /// Of a version of the past only its record knows.
+    /// None for a version of the past, whose content only its record has.
     pub content: Option<Content>,
 }
 
@@ -95,7 +95,7 @@ pub struct LogLine<'a> {
 pub struct LogMismatch(pub &'static str);
 
 impl IndexEntry {
-    /// A key of which nothing is known but that it is not live.
+    /// The entry of a key that is not live and whose history is unknown.
     pub fn unknown() -> IndexEntry {
         IndexEntry { create: Revision::ZERO, modified: Revision::ZERO, packed: 0, more: None }
     }
@@ -162,7 +162,7 @@ impl IndexEntry {
         if self.modified <= revision { self.latest() } else { self.past()?.at(revision) }
     }
 
-    /// The same, with what is known of its content.
+    /// The visible version, with what the entry knows of its content.
     pub fn shown(&self, revision: Revision) -> Option<VisibleVersion> {
         if self.modified > revision {
             return Some(VisibleVersion { version: self.past()?.at(revision)?, content: None });

@@ -9,6 +9,9 @@ pub(crate) mod message;
 pub use export::{key_row, small_buckets};
 pub use import::Import;
 
+/// A name and a value in one of etcd's buckets.
+pub(crate) type EtcdRow = (Vec<u8>, Vec<u8>);
+
 /// The buckets that etcd has.
 pub mod bucket {
     pub const ALARM: &str = "alarm";

@@ -4,13 +4,15 @@
 //! what members must agree on. Memory holds their number only. Rows in docs/formats/rows.md.
 
 use crate::clock;
+use crate::compaction_times::CompactionTimes;
+use crate::mutant::Mutant;
 use crate::rows::{
-    CorruptRow, Emit, FORMAT, LoggedChange, LoggedPut, formatted, log_key, log_value, parse_log_key,
+    CorruptRow, Emit, FORMAT, LoggedChange, LoggedPut, Meta, formatted, log_key, log_value, parse_log_key,
 };
 use crate::state::{ChangePosition, State};
 use base::codec::put_varint;
 use base::limits::HISTORY_ANSWER_MAX;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{ReadView, Revision, Table};
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -41,6 +43,15 @@ pub struct PastChange {
     pub put: Option<LoggedPut>,
     /// By when it had happened, in milliseconds since 1970; `None` when that is not known (yet).
     pub millis: Option<i64>,
+    pub compacted: CompactionState,
+}
+
+/// Whether the value of a change can still be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactionState {
+    Readable,
+    /// By this time, if it is known yet, no revision showed it any more.
+    Compacted(Option<i64>),
 }
 
 #[derive(Debug, Default)]
@@ -137,7 +148,23 @@ pub fn history_of(
     for past in &mut all {
         past.millis = clock::millis_of(view, past.revision)?;
     }
+    add_compactions(view, &mut all)?;
     Ok((all, more))
+}
+
+/// A version goes with the compaction that reaches the change after it, a delete with the one that reaches itself.
+fn add_compactions(view: &dyn ReadView, changes: &mut [PastChange]) -> Result<(), CorruptRow> {
+    let compacted = Meta::read(view)?.map_or(Revision::ZERO, |meta| meta.compacted);
+    let times = CompactionTimes::load(view)?;
+    let mut next = None;
+    for past in changes.iter_mut().rev() {
+        let hidden_at = if past.put.is_some() { next } else { Some(past.revision) };
+        if let Some(hidden_at) = hidden_at.filter(|hidden_at| *hidden_at <= compacted) {
+            past.compacted = CompactionState::Compacted(times.of(hidden_at));
+        }
+        next = Some(past.revision);
+    }
+    Ok(())
 }
 
 /// Both tables are ordered by revisions, so a key is found by looking at all rows; of its own the last are kept.
@@ -161,7 +188,8 @@ fn lines_of(
             return false;
         };
         if logged.key == wanted {
-            found.push_back(PastChange { revision, put: logged.put, millis: None });
+            let compacted = CompactionState::Readable;
+            found.push_back(PastChange { revision, put: logged.put, millis: None, compacted });
             if found.len() > limit {
                 found.pop_front();
                 more = true;

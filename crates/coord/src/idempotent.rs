@@ -27,7 +27,7 @@ pub struct RequestId {
 pub struct IdempotentCommand {
     pub id: RequestId,
     command: Box<Command>,
-    /// Of the command's bytes: tells a repetition from another request under the same id.
+    /// The hash of the command's bytes: tells a repetition from another request under the same id.
     fingerprint: u64,
 }
 

@@ -129,7 +129,7 @@ impl PutRevisions {
         if self.first <= revision { 1 + self.later.partition_point(|put| *put <= revision) } else { 0 }
     }
 
-    /// Forgets the first so many, which are not all.
+    /// Forgets the oldest `count` versions, and never all of them.
     fn forget(&mut self, count: usize) {
         if count > 0 {
             self.first = self.get(count);

@@ -6,10 +6,11 @@ use crate::change::ChangeKind;
 use crate::draft::{Draft, Effect};
 use crate::leases::Lease;
 use crate::lock_queue;
+use crate::mutant::Mutant;
 use crate::reply::Body;
 use base::codec::{Reader, put_signed, put_varint};
 use base::limits::{LEASE_CHECKPOINTS_MAX, LEASE_TTL_SECONDS_MAX};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Code, Index, LeaseId, Position, Revision, Term};
 use bytes::Bytes;
 

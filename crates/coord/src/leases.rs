@@ -13,7 +13,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 pub struct Leases {
     by_id: BTreeMap<LeaseId, Lease>,
     touched: BTreeSet<LeaseId>,
-    /// Those that wait for the next time mark.
+    /// Leases that wait for the next time mark.
     unmarked: BTreeSet<LeaseId>,
 }
 
@@ -29,7 +29,7 @@ pub struct Lease {
     keys: BTreeSet<Box<[u8]>>,
 }
 
-/// When a lease was granted, by the time marks of the log, which follow changes of keys: at the first mark behind it.
+/// When a lease was granted, by the time marks of the log: a second late at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantTime {
     /// Granted by a version that did not record it.
@@ -120,6 +120,11 @@ impl Leases {
             self.unmarked.insert(id);
         }
         self.by_id.insert(id, lease);
+    }
+
+    /// Some lease waits for a time mark.
+    pub fn need_time_mark(&self) -> bool {
+        !self.unmarked.is_empty()
     }
 
     /// The time of day, by which every lease so far was granted.

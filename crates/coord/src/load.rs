@@ -7,6 +7,7 @@ use crate::alarms::Alarms;
 use crate::auth::Auth;
 use crate::clock::RevisionClock;
 use crate::compaction;
+use crate::compaction_times::CompactionTimes;
 use crate::documents::Documents;
 use crate::entry::{Current, LogLine};
 use crate::history_rows::HistoryRows;
@@ -21,9 +22,9 @@ use crate::rows::{
     CorruptRow, LoggedChange, META_KEY, Meta, change_bytes, current_from_row, parse_log_key, parse_origin_key,
 };
 use crate::sessions::{self, Sessions};
-use crate::state::State;
+use crate::state::{self, State};
 use crate::unindexed::{self, Unindexed};
-use base::{LeaseId, ReadView, Revision, Table};
+use base::{FormatLevel, LeaseId, ReadView, Revision, Table};
 use bytes::Bytes;
 use std::ops::Bound::Unbounded;
 
@@ -42,19 +43,28 @@ impl State {
         let mut index = load_current(view, &mut leases)?;
         let stored_bytes = load_history(view, &mut index, &meta)?;
         let locks = load_locks(view, &index, meta.revision)?;
+        let members = Members::read(view)?.unwrap_or_default();
+        let documents = Documents::load(view)?;
+        let level = state::format_level(&documents, &members);
+        if level > FormatLevel::NEWEST {
+            let what = "the cluster writes formats of a later release than this one";
+            return Err(CorruptRow::new(Table::Meta, FormatLevel::DOCUMENT.as_bytes(), what));
+        }
         Ok(Some(State {
             index,
             origins: load_origins(view)?,
             leases,
             locks,
             sessions,
-            members: Members::read(view)?.unwrap_or_default(),
+            members,
             alarms: Alarms::load(view)?,
             clock: RevisionClock::load(view)?,
             history_rows: HistoryRows::load(view)?,
+            compaction_times: CompactionTimes::load(view)?,
             quota: Quota::load(view)?,
-            documents: Documents::load(view)?,
+            documents,
             auth: Auth::load(view)?,
+            level,
             stored_bytes,
             sweep: compaction::load(view)?,
             revision: meta.revision,

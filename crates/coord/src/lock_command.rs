@@ -8,11 +8,12 @@ use crate::change::ChangeKind;
 use crate::draft::{Draft, Effect};
 use crate::lock_queue;
 use crate::locks::{ClaimCalls, Fence, LockClaim};
+use crate::mutant::Mutant;
 use crate::reply::{Body, FenceRefusal, LockReply};
 use crate::request::{Put, Request};
 use crate::txn;
 use base::codec::{Reader, put_bytes, put_signed, put_varint};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Code, LeaseId, Revision};
 use bytes::Bytes;
 
@@ -23,7 +24,7 @@ pub struct Acquire {
     pub lease: LeaseId,
     /// The value of the key: a lock's metadata, a candidate's value.
     pub value: Bytes,
-    /// What the client calls itself.
+    /// The name that the client has given itself.
     pub holder: Bytes,
     /// The proposer's clock, in milliseconds.
     pub since: i64,
@@ -52,7 +53,7 @@ pub struct Leave {
     pub keeps_held: bool,
 }
 
-/// What a write may depend on: this token holds this lock.
+/// The condition that a write may carry: this token holds this lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FencingToken {
     pub lock: Bytes,

@@ -134,7 +134,7 @@ impl Locks {
         self.claims.by_key.iter()
     }
 
-    /// The same from this key on.
+    /// Claims from this key on.
     pub fn claims_from(&self, start: &[u8]) -> impl Iterator<Item = (&Bytes, &LockClaim)> {
         self.claims.by_key.range::<[u8], _>((Bound::Included(start), Bound::Unbounded))
     }

@@ -2,10 +2,11 @@
 //! a refusal in etcd's words comes out, and the row in which the table is kept. An id that was removed never comes
 //! back, so that no process can act for a removed member.
 
+use crate::mutant::Mutant;
 use crate::rows::{CorruptRow, FORMAT};
 use base::codec::{Reader, put_bytes, put_varint};
 use base::limits::{LEARNERS_MAX, MEMBER_TEXT_BYTES_MAX, MEMBER_URLS_MAX, MEMBERS_MAX};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Code, NodeId, ReadView, Table};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -162,7 +163,6 @@ impl Members {
         self.list.values().filter(|member| member.learner).map(|member| member.id).collect()
     }
 
-    /// Applies a change whole, or refuses it and changes nothing.
     /// Makes this member the only one, whatever a majority would say. False if it is no member.
     pub fn keep_only(&mut self, id: NodeId) -> bool {
         if !self.list.contains_key(&id) {

@@ -3,8 +3,9 @@
 //! from there on. A proposal of an older boot, below the low mark or in the set is a duplicate for ever; the
 //! set stays as small as the origin's proposals in flight, because each proposal carries the low mark along.
 
+use crate::mutant::Mutant;
 use base::codec::{Reader, put_varint};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Boot, NodeId, ProposalId};
 use bytes::Bytes;
 use std::collections::BTreeMap;

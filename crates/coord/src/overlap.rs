@@ -44,7 +44,7 @@ impl PartialOrd for Border<'_> {
 }
 
 /// From a border up to a later one.
-type Interval<'a> = (Border<'a>, Border<'a>);
+type KeyInterval<'a> = (Border<'a>, Border<'a>);
 
 /// What an operation, or one branch of a transaction, may write.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ struct Writes<'a> {
     /// Sorted, each key once.
     puts: Vec<&'a [u8]>,
     /// Sorted; no two touch.
-    deletes: Vec<Interval<'a>>,
+    deletes: Vec<KeyInterval<'a>>,
 }
 
 impl<'a> Writes<'a> {
@@ -88,7 +88,7 @@ impl<'a> Writes<'a> {
     }
 }
 
-fn interval(keys: &KeyRange) -> Option<Interval<'_>> {
+fn interval(keys: &KeyRange) -> Option<KeyInterval<'_>> {
     let start = keys.start.as_ref();
     let end = match &keys.end {
         RangeEnd::Single => Border::After(start),

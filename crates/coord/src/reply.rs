@@ -1,4 +1,4 @@
-//! What the coordination store answers. The crate `api` adds the header's cluster, member and term; the revision is
+//! The replies of the coordination store. The crate `api` adds the header's cluster, member and term; the revision is
 //! the state machine's own and is part of the answer.
 
 use crate::alarms::Alarm;
@@ -29,7 +29,7 @@ pub enum Body {
         ttl: i64,
     },
     LeaseRevoked,
-    /// Those that were asked for, raised, or cleared.
+    /// The alarms that were asked for, raised, or cleared.
     Alarms(Vec<Alarm>),
     LeaseCheckpointed,
     Compacted,
@@ -107,7 +107,7 @@ pub struct FenceRefusal {
     pub last: Revision,
 }
 
-/// What is left of a lease, in whole seconds; a lease that does not exist has -1.
+/// The time left of a lease, in whole seconds; a lease that does not exist has -1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseTime {
     pub ttl: i64,

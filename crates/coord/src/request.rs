@@ -71,7 +71,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// These keys as they are now, all of each.
+    /// A range that reads these keys at the newest revision, with their values.
     pub fn of(keys: KeyRange) -> Range {
         Range {
             keys,

@@ -6,9 +6,10 @@
 use crate::change::{Change, ChangeKind, Record};
 use crate::entry::{Current, Version};
 use crate::members::MEMBERS_KEY;
+use crate::mutant::Mutant;
 use crate::state::State;
 use base::codec::{Reader, put_signed, put_varint, take_signed};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Index, LeaseId, NodeId, Position, ReadView, Revision, Table, Term};
 use bytes::Bytes;
 use std::fmt;
@@ -289,7 +290,7 @@ const PUT_ROWS_BYTES: u64 = 48;
 const DELETE_ROW_BYTES: u64 = 24;
 
 impl LoggedChange {
-    /// The same of a change that is not a row yet.
+    /// The logged form of a change that is not a row yet.
     pub fn of(change: &Change) -> LoggedChange {
         let put = match &change.kind {
             ChangeKind::Put(record) => Some(LoggedPut {

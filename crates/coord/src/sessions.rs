@@ -7,10 +7,11 @@ use crate::cached_reply::{self, ReplyResult};
 use crate::command::Command;
 use crate::idempotent::{IdempotentCommand, RequestId};
 use crate::leases::Leases;
+use crate::mutant::Mutant;
 use crate::rows::{Emit, FORMAT, formatted};
 use base::codec::put_varint;
 use base::limits::{SESSION_REPLIES_MAX, SESSIONS_BYTES_MAX};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Code, LeaseId, Table};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub struct Sessions {
     by_lease: BTreeMap<LeaseId, Session>,
-    /// Of all kept answers.
+    /// The bytes of all kept answers.
     bytes: usize,
     touched: BTreeSet<SessionRow>,
 }

@@ -9,14 +9,16 @@ use crate::change::{Change, ChangeKind, Records};
 use crate::clock::RevisionClock;
 use crate::command::Command;
 use crate::compaction::Sweep;
+use crate::compaction_times::CompactionTimes;
 use crate::documents::{Documents, SetDocument};
 use crate::draft::{self, Draft, Effect, Revisions};
 use crate::history_rows::HistoryRows;
 use crate::idempotent::{IdempotentCommand, RequestId};
 use crate::index::Index;
-use crate::leases::{Lease, Leases};
+use crate::leases::{GrantTime, Lease, Leases};
 use crate::locks::{LockClaim, Locks};
 use crate::members::{MemberChange, Members};
+use crate::mutant::Mutant;
 use crate::origins::Origins;
 use crate::proposal::Proposal;
 use crate::quota::Quota;
@@ -26,8 +28,8 @@ use crate::rows::{LoggedChange, change_bytes};
 use crate::sessions::Sessions;
 use crate::{range, txn};
 use base::checksum::hash64;
-use base::mutant::{Mutant, planted};
-use base::{Code, LeaseId, Position, Revision};
+use base::mutant::planted;
+use base::{Code, FormatLevel, LeaseId, Position, Revision};
 
 #[derive(Debug)]
 pub struct State {
@@ -41,9 +43,12 @@ pub struct State {
     pub(crate) clock: RevisionClock,
     pub(crate) quota: Quota,
     pub(crate) history_rows: HistoryRows,
+    pub(crate) compaction_times: CompactionTimes,
     pub(crate) documents: Documents,
     pub(crate) auth: Auth,
-    /// What the rows of all changes take, those of the past included. Members sweep at their own pace, so it is
+    /// The level of the formats that are written; derived from documents and members.
+    pub(crate) level: FormatLevel,
+    /// The bytes of the rows of all changes, those of the past included. Members sweep at their own pace, so it is
     /// no part of what they must agree on.
     pub(crate) stored_bytes: u64,
     /// Where in the log the removal of what was compacted goes on.
@@ -56,12 +61,12 @@ pub struct State {
 /// The place of a line in the log of changes: a revision, and the order within it.
 pub(crate) type ChangePosition = (Revision, u32);
 
-/// What became of a proposal.
+/// The outcome of a proposal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// It was applied before, and changed nothing now. Its answer went to the first caller.
+    /// The proposal was applied before, and changed nothing now. Its reply went to the first caller.
     Duplicate,
-    /// It was applied. Refused or not, it is remembered and part of the hash; refused, it changed nothing.
+    /// The proposal was applied. Refused or not, it is remembered and part of the hash; refused, it changed nothing.
     Done { reply: Result<Reply, Code>, changes: Vec<Change> },
 }
 
@@ -79,8 +84,10 @@ impl State {
             clock: RevisionClock::default(),
             quota: Quota::default(),
             history_rows: HistoryRows::default(),
+            compaction_times: CompactionTimes::default(),
             documents: Documents::default(),
             auth: Auth::default(),
+            level: FormatLevel::NEWEST,
             stored_bytes: 0,
             sweep: None,
             revision: Revision::EMPTY_STORE,
@@ -150,7 +157,7 @@ impl State {
             return (self.run_auth(at, command), Vec::new(), Vec::new());
         }
         let mut draft = self.draft(records);
-        let outcome = match self.alarms.refusal(command) {
+        let outcome = match self.alarms.refusal(command, self.level) {
             Some(code) => Err(code),
             None => txn::run_command(&mut draft, at, command),
         };
@@ -173,20 +180,38 @@ impl State {
     /// The table is hashed whole: it is small, and changes are rare.
     fn change_members(&mut self, change: &MemberChange) -> ReplyResult {
         self.members.change(change)?;
+        self.level = format_level(&self.documents, &self.members);
         self.hash = hash64(&self.members.encode(), self.hash);
         let members = self.members.iter().cloned().collect();
         Ok(Reply { revision: self.revision, body: Body::Members(members) })
     }
 
     fn set_document(&mut self, set: &SetDocument) -> ReplyResult {
+        self.check_level(set)?;
         let version = self.documents.set(set)?;
+        self.level = format_level(&self.documents, &self.members);
         self.hash = hash64(&set.bytes, hash_row(self.hash, 28, set.name.as_bytes(), |_| {}));
         Ok(Reply { revision: self.revision, body: Body::Document { version } })
     }
 
-    /// What users may do follows from the commands, so it is these that are hashed.
+    /// A level never falls: rows of the higher one are there.
+    fn check_level(&self, set: &SetDocument) -> Result<(), Code> {
+        if set.name != FormatLevel::DOCUMENT {
+            return Ok(());
+        }
+        let may_be_set = FormatLevel::decode(&set.bytes)
+            .is_some_and(|level| self.documents.get(FormatLevel::DOCUMENT).is_none() || level >= self.level);
+        if may_be_set { Ok(()) } else { Err(Code::BadDocument) }
+    }
+
+    /// The level of the formats that this state is written in.
+    pub fn format_level(&self) -> FormatLevel {
+        self.level
+    }
+
+    /// Hashes the command: the users' rights follow from the commands.
     fn run_auth(&mut self, at: Position, command: &AuthCommand) -> ReplyResult {
-        let reply = self.auth.run(at.index, command)?;
+        let reply = self.auth.run(at.index, command, self.level)?;
         let numbers = [41, self.auth.revision(), u64::from(self.auth.is_enabled())];
         let mut bytes = Vec::new();
         command.encode(&mut bytes);
@@ -236,6 +261,7 @@ impl State {
     pub(crate) fn draft<'a>(&'a self, records: &'a dyn Records) -> Draft<'a> {
         let revisions = Revisions { current: self.revision, compacted: self.compacted };
         Draft::new(&self.index, &self.leases, &self.alarms, &self.locks, records, revisions)
+            .at_level(self.level)
     }
 
     pub fn lease(&self, id: LeaseId) -> Option<&Lease> {
@@ -273,13 +299,19 @@ impl State {
 
     fn apply_effect(&mut self, at: Position, effect: Effect) {
         match effect {
-            Effect::Grant { id, ttl } => self.leases.grant(id, Lease::new(ttl, at.index)),
+            Effect::Grant { id, ttl } => {
+                let mut lease = Lease::new(ttl, at.index);
+                if self.level == FormatLevel::OLDEST {
+                    lease.granted_at = GrantTime::Unknown;
+                }
+                self.leases.grant(id, lease);
+            }
             Effect::Revoke(id) => {
                 self.leases.remove(id);
                 self.sessions.remove(id);
             }
             Effect::Checkpoint { id, remaining } => self.leases.checkpoint(id, remaining),
-            Effect::Alarm { alarm, raised } => self.alarms.set(alarm, raised),
+            Effect::Alarm { alarm, raised } => self.alarms.set(alarm, raised, self.level),
             Effect::TimeMark { millis } => {
                 let millis = self.clock.mark(self.revision, millis);
                 self.leases.mark(millis);
@@ -298,7 +330,7 @@ impl State {
         self.alarms.iter()
     }
 
-    /// What the rows of all changes take in the store, those of the past included; pages and indexes add to it.
+    /// The bytes of the rows of all changes in the store, those of the past included; pages and indexes add to it.
     pub fn stored_bytes(&self) -> u64 {
         self.stored_bytes
     }
@@ -308,9 +340,15 @@ impl State {
         self.quota.get()
     }
 
+    /// Notes the time of compactions that have been applied since it was last called, by the clock of this member.
+    pub fn note_compaction_time(&mut self, millis: i64) {
+        self.compaction_times.note(self.compacted, millis);
+    }
+
     /// Something has changed since the time of day was last marked.
     pub fn needs_time_mark(&self) -> bool {
-        self.revision > Revision::EMPTY_STORE && !self.clock.is_marked(self.revision)
+        let is_marked = self.revision <= Revision::EMPTY_STORE || self.clock.is_marked(self.revision);
+        !is_marked || self.leases.need_time_mark()
     }
 
     /// Answers that are kept for clients who may ask again.
@@ -360,6 +398,16 @@ impl State {
     }
 }
 
+/// Before the first members are known nothing was written, and a cluster begins with the newest formats.
+pub(crate) fn format_level(documents: &Documents, members: &Members) -> FormatLevel {
+    let begins = members.is_empty();
+    match documents.get(FormatLevel::DOCUMENT) {
+        Some(document) => FormatLevel::decode(&document.bytes).unwrap_or(FormatLevel::OLDEST),
+        None if begins => FormatLevel::NEWEST,
+        None => FormatLevel::OLDEST,
+    }
+}
+
 fn hash_effect(hash: u64, effect: &Effect) -> u64 {
     match effect {
         Effect::Grant { id, ttl } => hash_numbers(hash, &[4, id.0 as u64, *ttl as u64]),
@@ -383,7 +431,7 @@ fn hash_row(hash: u64, kind: u64, key: &[u8], encode: impl FnOnce(&mut Vec<u8>))
     hash64(&row, hash64(key, hash_numbers(hash, &[kind, key.len() as u64])))
 }
 
-/// What the session keeps follows from this and the changes, so equal hashes also mean equal answers to come.
+/// The state of the session follows from this and the changes, so equal hashes also mean equal answers to come.
 fn hash_once(hash: u64, once: &IdempotentCommand, answer: &ReplyResult) -> u64 {
     let RequestId { session, seq, low } = once.id;
     let revision = answer.as_ref().map_or(0, |reply| reply.revision.0 as u64);

@@ -11,10 +11,11 @@ use crate::draft::{Draft, Effect, ReadAt};
 use crate::idempotent;
 use crate::lease_command;
 use crate::lock_command;
+use crate::mutant::Mutant;
 use crate::range;
 use crate::reply::{Body, DeleteReply, KeyValue, PutReply, TxnReply};
 use crate::request::{Delete, Put, Request, Txn};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Code, LeaseId, Position, Revision};
 use bytes::Bytes;
 

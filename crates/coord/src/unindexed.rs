@@ -6,9 +6,10 @@
 
 use crate::change::{Change, ChangeKind};
 use crate::entry::Current;
+use crate::mutant::Mutant;
 use crate::rows::{CorruptRow, Emit, FORMAT, LoggedChange, formatted, index_value, log_key, parse_log_key};
 use base::codec::put_signed;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{ReadView, Revision, Table};
 use bytes::Bytes;
 use std::collections::BTreeMap;

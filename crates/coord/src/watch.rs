@@ -23,7 +23,7 @@ use std::time::Duration;
 
 pub use event::{Batch, Event};
 pub use hub::{Hub, HubContext, WatchCounts};
-pub use inspect::{WatchDescription, WatchPosition};
+pub use inspect::{WatchDescription, WatchPosition, WatchPositionCounts, WatchSelection};
 pub use stream::Credit;
 
 /// One client's stream of watches. Never used twice in one process.

@@ -6,6 +6,7 @@ use crate::Difference;
 use crate::auth::{AuthCall, ROOT, USERS, add_user, grant_role};
 use crate::compare::ComparableAnswer;
 use crate::generator::RequestGenerator;
+use crate::round::Outcome;
 use crate::side::Side;
 use crate::test_call::TestCall;
 use bytes::Bytes;
@@ -17,7 +18,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tonic::metadata::{Ascii, MetadataValue};
 
-type Outcome<T> = Result<T, Box<Difference>>;
 type Token = MetadataValue<Ascii>;
 
 /// Leases live longer than any run.

@@ -6,7 +6,10 @@
 pub mod auth;
 mod auth_round;
 mod compare;
+mod gateway_round;
 mod generator;
+mod http;
+mod json;
 mod raw_codec;
 pub mod round;
 pub mod server;

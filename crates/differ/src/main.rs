@@ -1,4 +1,4 @@
-//! `differ --etcd PATH --althing PATH --ops N [--seed S] [--lanes L]`: rounds of random requests to etcd and to
+//! `differ --etcd PATH --althing PATH --ops N [--seed S] [--workers N]`: rounds of random requests to etcd and to
 //! Althing until both have got so many operations, or one was answered differently.
 //! Progress goes to standard error; the exit code is 1 for a difference and 2 for a mistake of the caller.
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 const USAGE: &str = "\
-Usage: differ --etcd PATH --althing PATH [--ops N] [--seed S] [--lanes L]
+Usage: differ --etcd PATH --althing PATH [--ops N] [--seed S] [--workers N]
 
 Asks an etcd and an Althing the same random things, in rounds of 10000 operations, each on fresh servers and with
 a seed of its own: S, S+1, ... Stops at the first difference, and prints the request, both answers and the seed.
@@ -29,7 +29,7 @@ struct Plan {
     althing: PathBuf,
     ops: u64,
     seed: u64,
-    lanes: u64,
+    workers: u64,
 }
 
 enum DifferError {
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
 }
 
 fn plan(mut words: impl Iterator<Item = String>) -> Result<Plan, String> {
-    let (mut etcd, mut althing, mut ops, mut seed, mut lanes) = (None, None, OPS_PER_ROUND, 0, 4);
+    let (mut etcd, mut althing, mut ops, mut seed, mut workers) = (None, None, OPS_PER_ROUND, 0, 4);
     while let Some(flag) = words.next() {
         let value = words.next().ok_or_else(|| format!("{flag} needs a value"))?;
         let number = || value.replace('_', "").parse().map_err(|_| format!("{flag} {value}: not a number"));
@@ -78,25 +78,25 @@ fn plan(mut words: impl Iterator<Item = String>) -> Result<Plan, String> {
             "--althing" => althing = Some(PathBuf::from(value)),
             "--ops" => ops = number()?,
             "--seed" => seed = number()?,
-            "--lanes" => lanes = number()?.max(1),
+            "--workers" => workers = number()?.max(1),
             _ => return Err(format!("unknown flag {flag}")),
         }
     }
     let etcd = etcd.ok_or("--etcd must name etcd's binary")?;
     let althing = althing.ok_or("--althing must name Althing's binary")?;
-    Ok(Plan { etcd, althing, ops, seed, lanes })
+    Ok(Plan { etcd, althing, ops, seed, workers })
 }
 
 async fn run(plan: Arc<Plan>, done: Arc<AtomicU64>) -> Result<(), DifferError> {
     let rounds = Arc::new(AtomicU64::new(0));
-    let mut lanes = JoinSet::new();
-    for _ in 0..plan.lanes {
-        lanes.spawn(worker(plan.clone(), rounds.clone(), done.clone()));
+    let mut tasks = JoinSet::new();
+    for _ in 0..plan.workers {
+        tasks.spawn(worker(plan.clone(), rounds.clone(), done.clone()));
     }
     let report = tokio::spawn(progress(done, plan.ops));
-    while let Some(worker) = lanes.join_next().await {
+    while let Some(worker) = tasks.join_next().await {
         // The other workers are dropped with the set, and their servers with them.
-        worker.expect("a lane does not panic")?;
+        worker.expect("a worker does not panic")?;
     }
     report.abort();
     Ok(())

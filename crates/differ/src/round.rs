@@ -6,6 +6,7 @@
 use crate::Difference;
 use crate::auth_round;
 use crate::compare::{ComparableAnswer, essence, refusal};
+use crate::gateway_round;
 use crate::generator::{RequestGenerator, STREAMS};
 use crate::side::Side;
 use crate::test_call::{Step, TestCall, WatchCall};
@@ -28,18 +29,20 @@ const REFERENCE: (usize, i64) = (0, 0);
 const WATCHES_MAX: usize = 6;
 /// Events are compared at least so often.
 const STEPS_PER_BARRIER: u64 = 64;
-/// Of so many seeds, one is for a round with users.
-const ROUNDS_PER_AUTH: u64 = 4;
+/// Of so many seeds, one is for a round with users, and one for a round by JSON.
+const KINDS_OF_ROUNDS: u64 = 4;
 /// A watch that no stream has.
 const UNKNOWN_WATCH: i64 = 1_000;
 
-type Outcome<T> = Result<T, Box<Difference>>;
+pub(crate) type Outcome<T> = Result<T, Box<Difference>>;
 
 /// Sends both so many requests; counts them in `done`.
 pub async fn run(theirs: &str, ours: &str, seed: u64, ops: u64, done: &AtomicU64) -> Outcome<()> {
     let mut round = Round::connect(theirs, ours, seed).await?;
-    if seed % ROUNDS_PER_AUTH == ROUNDS_PER_AUTH - 1 {
-        return auth_round::run(round.theirs, round.ours, seed, ops, done).await;
+    match seed % KINDS_OF_ROUNDS {
+        2 => return gateway_round::run(theirs, ours, seed, ops, done).await,
+        3 => return auth_round::run(round.theirs, round.ours, seed, ops, done).await,
+        _ => {}
     }
     round.create(REFERENCE.0, everything()).await?;
     let mut asked = 0;

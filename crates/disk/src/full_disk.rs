@@ -2,7 +2,8 @@
 //! thread, as long as the disk's `await_space` allows another attempt. The operation must be idempotent.
 
 use crate::disk::File;
-use base::mutant::{Mutant, planted};
+use crate::mutant::Mutant;
+use base::mutant::planted;
 use std::io;
 
 /// Runs an operation that may find the disk of `file` full, and then waits for space. `ignored` is the planted bug of

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_without_room_for_a_reserve_is_used_as_it_is() {
+    fn a_disk_without_space_for_a_reserve_is_used_as_it_is() {
         let (below, disk) = small(30, 20);
         assert!(!below.exists(RESERVE_NAME).unwrap());
         disk.create("data").unwrap().write_at(0, &[1; 30 * KIB as usize]).unwrap();

@@ -9,7 +9,7 @@ mod tests;
 
 use crate::disk::{DirLock, Disk, File};
 use base::Rng;
-use inode::{Inode, Luck};
+use inode::{CrashOutcome, Inode};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -212,8 +212,8 @@ impl State {
         let State { inodes, names, rng, counters, .. } = self;
         inodes.retain(|id, _| names.values().any(|named| named == id));
         for inode in inodes.values_mut() {
-            let luck = Luck::draw(rng);
-            inode.crash(luck, rng, counters);
+            let outcome = CrashOutcome::draw(rng);
+            inode.crash(outcome, rng, counters);
             inode.handles = 0;
         }
         self.used_bytes = self.inodes.values().map(Inode::len).sum();

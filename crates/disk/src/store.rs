@@ -5,12 +5,14 @@
 
 mod backend;
 pub mod chunk;
+mod rewrite;
 pub mod staging;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod view;
 
+pub use rewrite::ReplacedFile;
 pub use view::StoreView;
 
 use crate::disk::Disk;
@@ -19,6 +21,7 @@ use crate::guard;
 use backend::Backend;
 use base::{Row, Table};
 use redb::{Builder, Database, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
+use rewrite::Rewrite;
 use std::sync::Arc;
 use tables::OpenTables;
 
@@ -33,9 +36,12 @@ const FRESH_SUFFIX: &str = ".fresh";
 
 pub struct Store {
     db: Arc<Database>,
+    disk: Arc<dyn Disk>,
     name: String,
+    cache_bytes: usize,
     /// A second handle, for the length of the file.
     file: Box<dyn crate::disk::File>,
+    rewrite: Option<Rewrite>,
 }
 
 /// One row to be written (`Some`) or removed (`None`), borrowed from its owner.
@@ -60,8 +66,9 @@ impl Store {
     /// is whole, so a crash cannot leave half a store behind.
     pub fn open(disk: Arc<dyn Disk>, name: &str, cache_bytes: usize) -> Result<Store, Error> {
         if disk.exists(name).map_err(Error::io("look for", name))? {
+            rewrite::discard_left_over(&*disk, name)?;
             return guard::catch_damage(name, || {
-                let store = Store::attach(&*disk, name, cache_bytes)?;
+                let store = Store::attach(&disk, name, cache_bytes)?;
                 store.check_format()?;
                 store.add_missing_tables()?;
                 Ok(store)
@@ -69,40 +76,58 @@ impl Store {
             .map_err(Error::or_unreadable);
         }
         let fresh = format!("{name}{FRESH_SUFFIX}");
-        let store = Store::build(&*disk, &fresh, cache_bytes)?;
-        let txn = store.begin()?;
-        prepare(&txn).map_err(Error::store(&fresh))?;
-        txn.commit().map_err(Error::store(&fresh))?;
+        let store = Store::build_empty(&disk, &fresh, cache_bytes)?;
         disk.rename(&fresh, name).map_err(Error::io("rename the new store to", name))?;
         disk.sync_dir().map_err(Error::io("sync the directory of", name))?;
         Ok(Store { name: name.to_string(), ..store })
     }
 
+    /// A store without rows; what was left under the name is thrown away.
+    fn build_empty(disk: &Arc<dyn Disk>, name: &str, cache_bytes: usize) -> Result<Store, Error> {
+        let store = Store::build(disk, name, cache_bytes)?;
+        let txn = store.begin()?;
+        prepare(&txn).map_err(Error::store(name))?;
+        txn.commit().map_err(Error::store(name))?;
+        Ok(store)
+    }
+
     /// An engine on an empty file; what was left under the name is thrown away.
-    fn build(disk: &dyn Disk, name: &str, cache_bytes: usize) -> Result<Store, Error> {
-        staging::discard(disk, name)?;
+    fn build(disk: &Arc<dyn Disk>, name: &str, cache_bytes: usize) -> Result<Store, Error> {
+        staging::discard(&**disk, name)?;
         disk.create(name).map_err(Error::io("create", name))?;
         Store::attach(disk, name, cache_bytes)
     }
 
-    fn attach(disk: &dyn Disk, name: &str, cache_bytes: usize) -> Result<Store, Error> {
+    fn attach(disk: &Arc<dyn Disk>, name: &str, cache_bytes: usize) -> Result<Store, Error> {
         let open = || disk.open(name).map_err(Error::io("open", name));
         let db = Builder::new()
             .set_cache_size(cache_bytes)
             .create_with_backend(Backend::open(open()?).map_err(Error::io("read", name))?)
             .map_err(Error::store(name))?;
-        Ok(Store { db: Arc::new(db), name: name.to_string(), file: open()? })
+        Ok(Store {
+            db: Arc::new(db),
+            disk: disk.clone(),
+            name: name.to_string(),
+            cache_bytes,
+            file: open()?,
+            rewrite: None,
+        })
     }
 
     /// Writes all rows in one transaction that is durable when this returns. Rows in key order are fastest.
     pub fn write_rows<'a>(&self, rows: &mut dyn Iterator<Item = RowRef<'a>>) -> Result<(), Error> {
-        let txn = self.begin()?;
-        put_rows(&txn, rows).map_err(Error::store(&self.name))?;
-        txn.commit().map_err(Error::store(&self.name))
+        self.write_with(&mut |put| rows.for_each(|row| put(row.table, row.key, row.value)))
     }
 
     /// The same for rows that their owner hands over one by one.
     pub fn write_with(&self, fill: &mut dyn FnMut(&mut PutRow<'_>)) -> Result<(), Error> {
+        match &self.rewrite {
+            None => self.write_alone(fill),
+            Some(rewrite) => rewrite.write_both(self, fill),
+        }
+    }
+
+    fn write_alone(&self, fill: &mut dyn FnMut(&mut PutRow<'_>)) -> Result<(), Error> {
         let txn = self.begin()?;
         fill_tables(&txn, fill).map_err(Error::store(&self.name))?;
         txn.commit().map_err(Error::store(&self.name))
@@ -125,9 +150,14 @@ impl Store {
         self.file.len().map_err(Error::io("measure", &self.name))
     }
 
-    /// What the file takes of the disk.
+    /// The bytes of the disk that the file takes.
     pub fn taken_bytes(&self) -> Result<u64, Error> {
         self.file.taken_bytes().map_err(Error::io("measure", &self.name))
+    }
+
+    /// The free bytes of the disk.
+    pub fn free_bytes(&self) -> Result<u64, Error> {
+        self.disk.free_bytes().map_err(Error::io("measure the disk of", &self.name))
     }
 
     /// Reads every page that the file refers to, and compares it with its checksum. Only while there is no view.

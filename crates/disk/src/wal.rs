@@ -43,7 +43,8 @@ pub struct Wal {
     /// Oldest first; the last is written to. Never empty.
     segments: VecDeque<Segment>,
     file: Box<dyn File>,
-    manifest: Manifest,
+    /// None for a log that an earlier release began and that is still written as that release reads it.
+    manifest: Option<Manifest>,
     /// Where the next frame goes.
     offset: u64,
     /// The newest frame written, and the newest known to be durable.
@@ -112,7 +113,13 @@ impl Wal {
     fn create(disk: Arc<dyn Disk>, params: WalParams, records: &[WalRecord]) -> Result<Wal, Error> {
         let mut buffer = Vec::new();
         let first = Sequence::NONE.next_opening();
-        let head = SegmentHead { id: 1, sequence: first, durable: Sequence::NONE, frame_bytes: 0 };
+        let head = SegmentHead {
+            version: segment::VERSION,
+            id: 1,
+            sequence: first,
+            durable: Sequence::NONE,
+            frame_bytes: 0,
+        };
         let mut manifest = match manifest::open(&*disk)? {
             Some(manifest) => manifest,
             None => Manifest::create(&*disk, SegmentListing::EMPTY)?,
@@ -127,7 +134,7 @@ impl Wal {
             params,
             segments: VecDeque::from([started.segment]),
             file: started.file,
-            manifest,
+            manifest: Some(manifest),
             offset: started.offset,
             written: first,
             durable: first,
@@ -138,8 +145,7 @@ impl Wal {
         })
     }
 
-    /// Goes on in the newest segment, with the first frame of a new opening: see the argument in `recovery`. A log of an
-    /// earlier release goes on in a segment of its own.
+    /// Goes on in the newest segment, with the first frame of a new opening: see the argument in `recovery`.
     fn resume(
         disk: Arc<dyn Disk>,
         params: WalParams,
@@ -152,12 +158,17 @@ impl Wal {
         if let Some(shortened) = &recovered.report.shortened {
             segment::write_zeroes(&*file, &name, shortened.found_bytes, shortened.listed_bytes)?;
         }
-        // What was replayed may so far be only in the page cache, if the process died and the machine did not;
+        // The replayed records may so far be only in the page cache, if the process died and the machine did not;
         // and if it died of a failed sync, only a new write makes the kernel take it to the disk.
         let tail = recovered.tail;
         segment::write(&*file, tail.offset, &tail.bytes).map_err(Error::io("write", &name))?;
         file.sync().map_err(Error::io("sync", &name))?;
-        let manifest = resume_manifest(&*disk, &recovered.segments, &recovered.given_up)?;
+        let manifest = if recovered.is_of_earlier_release {
+            manifest::remove(&*disk)?;
+            None
+        } else {
+            Some(resume_manifest(&*disk, &recovered.segments, &recovered.given_up)?)
+        };
         let mut sticky = recovered.sticky;
         note_sticky(&mut sticky, records);
         let mut wal = Wal {
@@ -176,7 +187,7 @@ impl Wal {
             failed: false,
         };
         let opening = wal.written.next_opening();
-        if recovered.is_of_earlier_release || !wal.fits(frame::encoded_len(records)) {
+        if !wal.fits(frame::encoded_len(records)) {
             wal.roll(opening, 0)?;
             return Ok(wal);
         }
@@ -232,15 +243,33 @@ impl Wal {
             let older = wal.segments.len() - 1;
             let n_released =
                 wal.segments.iter().take(older).take_while(|oldest| wal.is_released(oldest)).count();
-            if n_released > 0 {
+            if let Some(manifest) = wal.manifest.as_mut().filter(|_| n_released > 0) {
                 let first = wal.segments[n_released].id;
-                wal.manifest.set(SegmentListing { first, ..wal.manifest.listing() })?;
+                manifest.set(SegmentListing { first, ..manifest.listing() })?;
             }
             for _ in 0..n_released {
                 let oldest = wal.segments.pop_front().expect("there are more than were released");
                 wal.give_up(&oldest)?;
             }
             Ok(())
+        })
+    }
+
+    /// Whether the release before the manifest can read this log.
+    pub fn is_of_earlier_release(&self) -> bool {
+        self.manifest.is_none()
+    }
+
+    /// Gives a log of an earlier release a manifest, and goes on in a segment of this version, which that release
+    /// refuses. What was written is durable afterwards.
+    pub fn upgrade(&mut self) -> Result<(), Error> {
+        self.unless_failed(|wal| {
+            if wal.manifest.is_some() {
+                return Ok(());
+            }
+            wal.sync_file()?;
+            wal.manifest = Some(Manifest::create(&*wal.disk, listing_of(&wal.segments))?);
+            wal.roll(wal.written.next(), 0)
         })
     }
 
@@ -314,14 +343,16 @@ impl Wal {
 
     /// Begins the next segment, with space for a frame of `frame_bytes`. Everything before has been synced.
     fn roll(&mut self, sequence: Sequence, frame_bytes: usize) -> Result<(), Error> {
-        let head = SegmentHead { id: self.newest().id + 1, sequence, durable: self.durable, frame_bytes };
+        let has_manifest = self.manifest.is_some();
+        let version = if has_manifest { segment::VERSION } else { segment::VERSION_WITHOUT_MANIFEST };
+        let id = self.newest().id + 1;
+        let head = SegmentHead { version, id, sequence, durable: self.durable, frame_bytes };
         let started = head.start(&*self.disk, self.params, &self.sticky, &mut self.buffer)?;
-        let listing = self.manifest.listing();
-        self.manifest.set(SegmentListing {
-            last: started.segment.id,
-            newest_bytes: started.segment.len,
-            ..listing
-        })?;
+        if let Some(manifest) = &mut self.manifest {
+            let listing = manifest.listing();
+            let (last, newest_bytes) = (started.segment.id, started.segment.len);
+            manifest.set(SegmentListing { last, newest_bytes, ..listing })?;
+        }
         self.segments.push_back(started.segment);
         self.spare_bytes = segment::spare_bytes(&*self.disk)?;
         self.file = started.file;
@@ -361,14 +392,18 @@ fn note_sticky(sticky: &mut BTreeMap<(RecordStream, u8), WalRecord>, records: &[
     }
 }
 
+fn listing_of(segments: &VecDeque<Segment>) -> SegmentListing {
+    let (oldest, newest) = segments.front().zip(segments.back()).expect("a log has at least one segment");
+    SegmentListing { first: oldest.id, last: newest.id, newest_bytes: newest.len }
+}
+
 /// The manifest lists what was found, and files that it no longer lists go: a crash may have come between.
 fn resume_manifest(
     disk: &dyn Disk,
     segments: &VecDeque<Segment>,
     given_up: &[String],
 ) -> Result<Manifest, Error> {
-    let (oldest, newest) = segments.front().zip(segments.back()).expect("there is a segment to go on in");
-    let found = SegmentListing { first: oldest.id, last: newest.id, newest_bytes: newest.len };
+    let found = listing_of(segments);
     let manifest = match manifest::open(disk)? {
         Some(mut manifest) => {
             manifest.set(found)?;
@@ -385,6 +420,7 @@ fn resume_manifest(
 
 /// The beginning of a segment: its header and its first frame, which repeats the sticky records.
 struct SegmentHead {
+    version: u32,
     id: u64,
     sequence: Sequence,
     durable: Sequence,
@@ -409,7 +445,7 @@ impl SegmentHead {
         let records: Vec<WalRecord> = sticky.values().cloned().collect();
         let place = FrameAddress { file_id: self.id, offset: HEADER_BYTES };
         buffer.clear();
-        segment::encode_header(self.id, self.sequence, buffer);
+        segment::encode_header(self.version, self.id, self.sequence, buffer);
         frame::encode(place, self.sequence, self.durable, &records, buffer);
         let offset = buffer.len() as u64;
         let len_needed = params.segment_bytes.max(offset + self.frame_bytes as u64);

@@ -12,12 +12,12 @@ pub use error::BackupError;
 pub use read::{DigestRule, Source, Summary, Take, read};
 
 use crate::error::Error;
-use base::sha256::{DIGEST_BYTES, Sha256};
 use base::{ClusterId, NodeId};
 use bbolt::Writer;
 use bytes::Bytes;
 use disk::StoreView;
 use export::Export;
+use ring::digest::{self, SHA256, SHA256_OUTPUT_LEN as DIGEST_BYTES};
 use std::sync::Arc;
 
 /// etcd's tools expect a digest if the length of the file modulo this is the length of a digest.
@@ -59,7 +59,7 @@ pub struct Backup {
     export: Export,
     writer: Writer,
     piece_bytes: usize,
-    digest: Sha256,
+    digest: digest::Context,
     step: BackupStep,
     left_bytes: u64,
 }
@@ -88,11 +88,11 @@ impl Backup {
         let (last, head) = writer.finish();
         let left_bytes = (head.len() + bytes + last.len() + DIGEST_BYTES) as u64;
         let (export, writer) = (Export::new(view, taken)?, Writer::default());
-        let (digest, step) = (Sha256::default(), BackupStep::Head(head));
+        let (digest, step) = (digest::Context::new(&SHA256), BackupStep::Head(head));
         Ok(Backup { export, writer, piece_bytes, digest, step, left_bytes })
     }
 
-    /// What is still to come.
+    /// Bytes of the backup that were not read yet.
     pub fn left_bytes(&self) -> u64 {
         self.left_bytes
     }
@@ -123,7 +123,7 @@ impl Iterator for Backup {
         let mut piece = self.piece()?;
         self.digest.update(&piece);
         if let BackupStep::Done = self.step {
-            piece.extend_from_slice(&std::mem::take(&mut self.digest).finish());
+            piece.extend_from_slice(self.digest.clone().finish().as_ref());
         }
         self.left_bytes -= piece.len() as u64;
         Some(piece.into())

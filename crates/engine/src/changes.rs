@@ -29,7 +29,7 @@ impl ChangeReader {
         ChangeReader { view, after: None }
     }
 
-    /// The next ones; none when all were read.
+    /// The next changes; empty when all were read.
     pub fn next(&mut self) -> Result<Vec<PositionedChange>, Error> {
         let mut rows = Vec::new();
         let from = self.after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);

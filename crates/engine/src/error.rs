@@ -52,7 +52,7 @@ pub enum Error {
     MeshStoreMissing,
 
     #[error("the file `life` of the mesh is damaged. {WHAT_TO_DO_IN_MESH}")]
-    LifeIllegible,
+    IncarnationIllegible,
 
     #[error("the mesh holds a row that no node writes: {row:02x?}. {WHAT_TO_DO_IN_MESH}")]
     MeshRow { row: Vec<u8> },

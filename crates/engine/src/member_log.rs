@@ -2,7 +2,9 @@
 //! Several persists that gathered while the disk was busy become one frame and one sync.
 
 use crate::error::Error;
-use base::mutant::{Mutant, planted};
+use crate::log_file::LogFile;
+use crate::mutant::Mutant;
+use base::mutant::planted;
 use base::{Index, NodeId, Term};
 use disk::{RecordStream, Wal};
 use raft::{Persist, Record};
@@ -24,8 +26,46 @@ impl MemberLog {
         MemberLog { wal, vote: None, unsealed: false, written_bytes: 0 }
     }
 
-    /// Writes the records of all persists as one frame; they are durable after `sync`.
-    pub fn write(&mut self, persists: &[Persist]) -> Result<(), Error> {
+    fn note_vote(&mut self, record: &Record) {
+        if let Record::Vote { term, vote, .. } = record {
+            let vote = Some((*term, *vote));
+            self.unsealed |= self.vote != vote && !planted(Mutant::VotesNotSealed);
+            self.vote = vote;
+        }
+    }
+
+    pub fn size_bytes(&self) -> u64 {
+        self.wal.size_bytes()
+    }
+
+    /// The bytes of the records that were written since the start.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+}
+
+impl LogFile for MemberLog {
+    type Batch = Persist;
+    type Seq = u64;
+    /// The raft log was cut here.
+    type Released = Index;
+    const NAME: &'static str = "the write-ahead log";
+
+    fn seq(persist: &Persist) -> u64 {
+        persist.seq
+    }
+
+    /// A snapshot's store is live before its records are written, and after everything before it is durable.
+    fn needs_prepare(persist: &Persist) -> bool {
+        persist.install.is_some()
+    }
+
+    fn fits(&self, persists: &[Persist]) -> bool {
+        let records = persists.iter().flat_map(|persist| &persist.records);
+        self.wal.has_space_for(records.map(Record::size_max).chain([SEAL_BYTES]))
+    }
+
+    fn write(&mut self, persists: &[Persist]) -> Result<(), Error> {
         let records: Vec<_> = persists.iter().flat_map(|persist| &persist.records).map(to_disk).collect();
         self.wal.write(&records)?;
         self.written_bytes += records.iter().map(|record| record.payload.len() as u64).sum::<u64>();
@@ -35,37 +75,21 @@ impl MemberLog {
         Ok(())
     }
 
-    fn note_vote(&mut self, record: &Record) {
-        if let Record::Vote { term, vote, .. } = record {
-            let vote = Some((*term, *vote));
-            self.unsealed |= self.vote != vote && !planted(Mutant::VotesNotSealed);
-            self.vote = vote;
-        }
-    }
-
     /// A vote or a term that was sent to others is never in the last frame, the only frame whose loss can go unnoticed.
-    pub fn sync(&mut self) -> Result<(), Error> {
+    fn sync(&mut self) -> Result<(), Error> {
         if std::mem::take(&mut self.unsealed) { Ok(self.wal.seal()?) } else { Ok(self.wal.sync()?) }
     }
 
-    /// Whether all this can be written without new disk space.
-    pub fn fits(&self, persists: &[Persist]) -> bool {
-        let records = persists.iter().flat_map(|persist| &persist.records);
-        self.wal.has_space_for(records.map(Record::size_max).chain([SEAL_BYTES]))
-    }
-
-    /// The raft log was cut here.
-    pub fn release(&mut self, index: Index) -> Result<(), Error> {
+    fn release(&mut self, index: Index) -> Result<(), Error> {
         Ok(self.wal.release(RecordStream::Raft, index.0)?)
     }
 
-    pub fn size_bytes(&self) -> u64 {
-        self.wal.size_bytes()
+    fn is_of_earlier_release(&self) -> bool {
+        self.wal.is_of_earlier_release()
     }
 
-    /// What was written since the start, by the size of records.
-    pub fn written_bytes(&self) -> u64 {
-        self.written_bytes
+    fn upgrade(&mut self) -> Result<(), Error> {
+        Ok(self.wal.upgrade()?)
     }
 }
 

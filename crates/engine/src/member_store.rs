@@ -1,10 +1,12 @@
 //! The store of a member: flushed to, read through pinned views, replaced by a received snapshot.
 //! The view moves forward with every flush, so what was flushed can leave memory.
 
+use crate::StoreOwner;
 use crate::error::Error;
+use crate::mutant::Mutant;
 use crate::open::config_in;
 use crate::snapshot::SnapshotStream;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Position, Revision, Table};
 use bytes::Bytes;
 use coord::rows::{META_KEY, Meta};
@@ -55,7 +57,7 @@ enum StagingProgress {
 #[derive(Clone, Debug)]
 pub struct StagedStore {
     pub id: u64,
-    /// Where its rows stand, if they are those of a store.
+    /// The position of its rows, if it holds a store.
     pub at: Option<Position>,
     /// The configuration by its table of members, if it has one.
     pub config: Option<Config>,
@@ -86,20 +88,6 @@ impl MemberStore {
     /// The log position that the store contains.
     pub fn position(&self) -> Result<Position, Error> {
         position_of(&self.view)
-    }
-
-    /// The free bytes of the disk.
-    pub fn free_bytes(&self) -> Result<u64, Error> {
-        Ok(self.disk.free_bytes().map_err(disk::Error::io("measure the disk of", LIVE))?)
-    }
-
-    /// The disk space that the store takes.
-    pub fn taken_bytes(&self) -> Result<u64, Error> {
-        Ok(self.store.taken_bytes()?)
-    }
-
-    pub fn file_bytes(&self) -> Result<u64, Error> {
-        Ok(self.store.file_bytes()?)
     }
 
     /// Writes a flush as one durable transaction and moves the view to it.
@@ -180,6 +168,7 @@ impl MemberStore {
         else {
             panic!("raft accepts only a snapshot that was staged");
         };
+        self.store.abandon_rewrite()?;
         staging::install(&*self.disk, staged, LIVE)?;
         self.store = Store::open(self.disk.clone(), LIVE, self.params.cache_bytes)?;
         self.view = Arc::new(self.store.view()?);
@@ -204,6 +193,17 @@ impl MemberStore {
         let config = config_in(&view)?;
         let chunks = chunk::Chunks::new(Arc::new(view), self.params.chunk_bytes);
         Ok(SnapshotStream::new(order, at, config, chunks))
+    }
+}
+
+impl StoreOwner for MemberStore {
+    fn store(&mut self) -> &mut Store {
+        &mut self.store
+    }
+
+    fn renew_view(&mut self) -> Result<(), Error> {
+        self.view = Arc::new(self.store.view()?);
+        Ok(())
     }
 }
 

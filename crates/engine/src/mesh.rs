@@ -14,8 +14,9 @@ pub use log::MeshLog;
 pub use store::{MeshStore, MeshView};
 
 use crate::error::Error;
+use crate::mutant::Mutant;
 use ::mesh::rows::{self, Row};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use disk::wal::{SPARES_MAX, WalOpening};
 use disk::{Disk, LostFrames, RecordStream, RecoveryReport, guard};
 use std::sync::Arc;
@@ -58,8 +59,8 @@ fn open_files(disk: Arc<dyn Disk>, params: &MeshParams) -> Result<MeshFiles, Err
     // Positions count on over the node's starts; the batches of one start count from one.
     let base = replay.last.max(flushed);
     store.count_from(base);
-    // The life is durable before the end is cut, so no crash between the two forgets what the end may have held.
-    let known = known.map(|incarnation| life_after(incarnation, &recovery, params));
+    // The incarnation is durable before the end is cut, so no crash between the two forgets what the end may have held.
+    let known = known.map(|incarnation| incarnation_after(incarnation, &recovery, params));
     let incarnation_file = IncarnationFile::begin(disk.clone(), known, params.fresh_incarnation)?;
     let log = MeshLog::new(opening.start(&[])?, base);
     Ok(MeshFiles { log, store, replayed: replay.batches, incarnation_file, recovery, disk })
@@ -68,7 +69,11 @@ fn open_files(disk: Arc<dyn Disk>, params: &MeshParams) -> Result<MeshFiles, Err
 /// A log that is gone or without its last frame may have lost acknowledged batches, promises and given dots. No reader of the log can tell
 /// that from a write that a power cut tore. So the node goes on under another incarnation: as after the loss of its disk it
 /// counts for nothing until it has been compared with the other replicas (ADR 55).
-fn life_after(incarnation: Incarnation, recovery: &RecoveryReport, params: &MeshParams) -> Incarnation {
+fn incarnation_after(
+    incarnation: Incarnation,
+    recovery: &RecoveryReport,
+    params: &MeshParams,
+) -> Incarnation {
     let is_there = recovery.segments > 0;
     if is_there && recovery.lost == LostFrames::Nothing || planted(Mutant::TornEndTrusted) {
         return incarnation;

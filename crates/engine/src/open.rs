@@ -5,7 +5,8 @@
 use crate::error::Error;
 use crate::member_log::{MemberLog, to_disk};
 use crate::member_store::{DIVERGED_FILE, LIVE, MemberStore, MemberStoreParams};
-use base::mutant::{Mutant, planted};
+use crate::mutant::Mutant;
+use base::mutant::planted;
 use base::{Boot, Instant, NodeId, ReadView};
 use coord::Members;
 use disk::wal::WalOpening;

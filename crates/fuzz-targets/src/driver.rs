@@ -5,7 +5,7 @@
 use base::{Boot, Instant, NodeId, ReadView, ReplyToken, Table};
 use bytes::Bytes;
 use disk::SimDisk;
-use engine::OpenedMember;
+use engine::{LogFile, OpenedMember};
 use node::consensus::{ClientRequest, ClientWork, ConsensusInput, ConsensusOutput};
 use node::{Frame, apply, member};
 use raft::{Persist, RaftStatus};
@@ -126,7 +126,7 @@ impl Driver {
         inputs.extend(
             out.peer_messages
                 .into_iter()
-                .map(|(from, word)| apply::ApplyInput::PeerMessage { from, message: word }),
+                .map(|(from, message)| apply::ApplyInput::PeerMessage { from, message }),
         );
         for stage in out.stage {
             let staged = self.member.member_store.stage(stage).expect("a disk in memory does not fail");
@@ -181,9 +181,10 @@ impl Driver {
         for input in std::mem::take(&mut self.to_apply) {
             self.member.apply.step(self.now, self.member.member_store.view(), input, &mut out);
         }
-        let answers = out.answers.into_iter().map(|(asker, answer)| ConsensusInput::Answered(asker, answer));
-        let words = out.peer_messages.into_iter().map(|(to, word)| ConsensusInput::SendPeerMessage(to, word));
-        let mut inputs: Vec<ConsensusInput> = answers.chain(words).collect();
+        let answers = out.answers.into_iter().map(|answer| ConsensusInput::Answered(vec![answer]));
+        let messages =
+            out.peer_messages.into_iter().map(|(to, message)| ConsensusInput::SendPeerMessage(to, message));
+        let mut inputs: Vec<ConsensusInput> = answers.chain(messages).collect();
         inputs.extend(out.proposals.into_iter().map(ConsensusInput::LeaderProposals));
         let configs = out.members.iter().map(|(index, members)| (*index, member::config_of(members)));
         let configs: Vec<_> = configs.collect();

@@ -8,7 +8,7 @@ use mesh::{
     Actor, Attributes, Ballot, Body, Buckets, Context, Dot, Epoch, ExchangeAnswer, ExchangeEntry,
     ExchangePage, Frame, Header, Key, Kind, Member, MemberState, NamespaceCopies, Op, OpId, Partition, Query,
     Record, RegionHeartbeat, RegionId, Round, Shard, Stamp, StampCheck, StoreOutcome, StoreReason, Topology,
-    Watermarks, Write, WriteOrigin,
+    Watermarks, Write, WriteOrigin, Writer,
 };
 
 pub const NAMES: [&[u8]; 3] = [b"a", b"b", b"c"];
@@ -50,7 +50,7 @@ pub fn answer(input: &mut Input<'_>, facts: &MeshFacts, frame: &Frame) -> Option
             wanted: (0..input.choice(3)).map(|_| key(input)).collect(),
             purged: (0..input.choice(3)).map(|_| key(input)).collect(),
         })),
-        Frame::Collect { id, .. } | Frame::Select { id, .. } => Frame::Collected {
+        Frame::Collect { id, .. } | Frame::Gather { id, .. } | Frame::Select { id, .. } => Frame::Collected {
             id: *id,
             records: (0..input.choice(3)).map(|_| (key(input), record(input, facts).encode())).collect(),
             upto: input.flag().then(|| Bytes::copy_from_slice(input.string())),
@@ -107,7 +107,8 @@ pub fn frame(input: &mut Input<'_>, facts: &MeshFacts) -> Frame {
         9 => {
             let stamp = Stamp(input.number(&[Stamp::at_ms(facts.now_ms + 1_000).0]));
             let (remaining_ms, check) = (input.number(&[]), stamp_check(input));
-            let origin = input.flag().then_some(WriteOrigin { stamp, remaining_ms, check });
+            let operation = input.flag().then(|| input.number(&[]));
+            let origin = input.flag().then_some(WriteOrigin { stamp, remaining_ms, check, operation });
             Frame::Forward { id, origin, write: std::sync::Arc::new(write(input, facts)) }
         }
         10 => Frame::Heartbeat(Box::new(RegionHeartbeat {
@@ -299,8 +300,12 @@ fn marks(input: &mut Input<'_>, facts: &MeshFacts) -> Watermarks {
     marks
 }
 
-fn known(input: &mut Input<'_>, facts: &MeshFacts) -> Vec<(Actor, Stamp)> {
-    (0..input.choice(3)).map(|_| (actor(input, facts), Stamp(input.number(&[])))).collect()
+fn known(input: &mut Input<'_>, facts: &MeshFacts) -> Vec<(Writer, Stamp)> {
+    let writer = |input: &mut Input<'_>| match input.choice(4) {
+        0 => Writer::Region(actor(input, facts).region),
+        _ => Writer::Actor(actor(input, facts)),
+    };
+    (0..input.choice(3)).map(|_| (writer(input), Stamp(input.number(&[])))).collect()
 }
 
 fn entry(input: &mut Input<'_>) -> ExchangeEntry {
@@ -355,6 +360,7 @@ fn query(input: &mut Input<'_>, facts: &MeshFacts) -> Query {
         kind: input.flag().then(|| Kind::ALL[input.choice(Kind::ALL.len())]),
         home: input.flag().then(|| facts.regions[input.choice(2)]),
         since: input.flag().then(|| Stamp(input.number(&[Stamp::at_ms(facts.now_ms).0]))),
+        until: None,
         after: input.flag().then(|| Bytes::copy_from_slice(input.string())),
         limit: u16::from(input.byte()),
     }

@@ -64,6 +64,11 @@ impl Rows for Store {
             }
         }
     }
+
+    fn scan_down(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, visit: &mut dyn FnMut(&[u8], &Bytes) -> bool) {
+        let mut rows = self.rows.range::<[u8], _>((from, to));
+        while rows.next_back().is_some_and(|(key, value)| visit(key, value)) {}
+    }
 }
 
 struct Node {
@@ -237,9 +242,14 @@ impl Node {
                     let level = mesh::Level::LocalQuorum;
                     Request::Get(Box::new(Get { key, r: None, level, session, min }))
                 }
-                _ => {
-                    Request::Scan(Scan { namespace_id: 0, start: Bytes::new(), end: None, limit: 3, r: None })
-                }
+                _ => Request::Scan(Scan {
+                    namespace_id: 0,
+                    start: Bytes::new(),
+                    end: None,
+                    limit: 3,
+                    r: None,
+                    view: Default::default(),
+                }),
             };
         }
         let kind = Kind::ALL[input.choice(Kind::ALL.len())];

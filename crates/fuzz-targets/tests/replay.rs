@@ -1,7 +1,7 @@
 //! Every target takes its seeds, its corpus and a few mutations of both, on every test run.
 
 use base::Rng;
-use base::mutant::{Mutant, plant};
+use base::mutant::plant;
 use fuzz_targets::{TARGETS, mutate, target};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ fn mutations_find_a_planted_bug() {
     let mut inputs = (target.seeds)();
     inputs.extend(corpus(target.name));
     let mut rng = Rng::new(setting("FUZZ_SEED").unwrap_or(1));
-    plant(Some(Mutant::AppendNotValidated));
+    plant(Some(raft::Mutant::AppendNotValidated.bug()));
     let found = (0..MUTATIONS_FOR_A_BUG).find_map(|_| {
         let input = mutate::mutate(&mut rng, &inputs);
         std::panic::catch_unwind(|| (target.run)(&input)).is_err().then_some(input)

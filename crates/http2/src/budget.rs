@@ -2,7 +2,9 @@
 //! frames, streams that are opened and reset. Charges decay with time, with every answer and with what
 //! is sent, so a busy honest client never notices; one that sends nothing else runs out.
 
+use crate::mutant::Mutant;
 use base::Instant;
+use base::mutant::planted;
 
 /// Charges beyond this end the connection.
 const LEVEL_MAX: u64 = 10_000;
@@ -35,10 +37,10 @@ impl Budget {
         }
     }
 
-    /// False when there was too much of it.
+    /// False when the budget is exceeded.
     pub fn charge(&mut self, cost: u64) -> bool {
         self.level += cost;
-        self.level <= LEVEL_MAX
+        self.level <= LEVEL_MAX || planted(Mutant::FramesUncharged)
     }
 
     pub fn answered(&mut self) {
@@ -72,6 +74,12 @@ mod tests {
         budget.advance(Instant::ZERO.after(Duration::from_millis(2)));
         assert!(budget.charge(1));
         assert!(!budget.charge(1));
+    }
+
+    #[test]
+    fn a_planted_bug_is_found() {
+        let test = what_is_spent_comes_back_with_time_and_with_answers;
+        assert!(base::mutant::is_caught(Mutant::FramesUncharged, test));
     }
 
     #[test]

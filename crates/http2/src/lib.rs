@@ -9,6 +9,7 @@ mod error;
 mod frame;
 mod head;
 pub mod hpack;
+mod mutant;
 mod outgoing;
 mod stream;
 
@@ -17,6 +18,7 @@ pub use error::ErrorCode;
 pub use frame::PREFACE;
 pub use head::Head;
 pub use hpack::Field;
+pub use mutant::Mutant;
 
 /// A stream of a connection: one request and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -31,11 +31,11 @@ impl Outgoing {
         self.pieces.is_empty()
     }
 
-    /// The next bytes, as many as there is room for at most.
-    pub fn take(&mut self, room: usize) -> Option<Bytes> {
+    /// The next bytes, at most as many as the limit says.
+    pub fn take(&mut self, limit: usize) -> Option<Bytes> {
         let first = self.pieces.front_mut()?;
-        if first.len() > room {
-            return Some(first.split_to(room));
+        if first.len() > limit {
+            return Some(first.split_to(limit));
         }
         self.pieces.pop_front()
     }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_come_out_in_order_and_no_larger_than_the_room() {
+    fn pieces_come_out_in_order_and_no_larger_than_the_limit() {
         let mut outgoing = Outgoing::default();
         ["abcd", "", "ef"].into_iter().for_each(|piece| outgoing.push(Bytes::from_static(piece.as_bytes())));
         let mut taken = Vec::new();

@@ -17,7 +17,7 @@ const SECOND_OPTION: u8 = 0xa1;
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 const CURVE: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
-/// Of an RSA key: what is shorter can be broken, and the library does not verify with it.
+/// The least length of an RSA key: what is shorter can be broken, and the library does not verify with it.
 const RSA_BYTES_MIN: usize = 256;
 
 /// Elements one after the other.

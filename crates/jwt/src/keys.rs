@@ -53,7 +53,7 @@ impl std::fmt::Debug for JwtKeys {
 }
 
 impl JwtKeys {
-    /// Of the contents of key files. Without a private one, tokens can be read and none given out.
+    /// Loads the contents of key files. Without a private one, tokens can be read and none given out.
     pub fn load(
         method: SigningMethod,
         public: Option<&[u8]>,
@@ -87,7 +87,7 @@ impl JwtKeys {
         Ok(made.map_err(|_| Error::NoRandomness)?.as_ref().to_vec())
     }
 
-    /// Of a key that `generate` has made.
+    /// The keys of a private key that `generate` has made.
     pub fn of_private(pkcs8: &[u8]) -> Result<JwtKeys, Error> {
         let method = SigningMethod::EdDsa;
         let pair = sig::Ed25519KeyPair::from_pkcs8(pkcs8).map_err(|_| Error::BadPrivate(method.name()))?;
@@ -96,7 +96,7 @@ impl JwtKeys {
         Ok(JwtKeys { method, material: KeyMaterial::Halves { public, private: Some(private) } })
     }
 
-    /// Of one public key, as `public_keys` gives it; tokens can be read and none given out.
+    /// The keys of one public key, as `public_keys` gives it; tokens can be read and none given out.
     pub fn of_public(method: SigningMethod, public: &[u8]) -> Result<JwtKeys, Error> {
         if public.is_empty() || matches!(method.kind(), KeyKind::Shared(_)) {
             return Err(Error::BadPublic(method.name()));

@@ -46,7 +46,7 @@ pub fn attack(
     limit: Limit,
     mut tell: impl FnMut(&AttackCounts),
 ) -> Result<AttackCounts, Trouble> {
-    let shared = Shared::default();
+    let shared = AttackState::default();
     shared.look(cluster)?;
     let peers: Vec<SocketAddr> = cluster.members.iter().map(|member| member.peer).collect();
     let ended = thread::scope(|scope| {
@@ -66,7 +66,7 @@ pub fn attack(
 
 /// What the threads share: what is known of the members, and what was sent.
 #[derive(Default)]
-struct Shared {
+struct AttackState {
     known: Mutex<Vec<Known>>,
     is_over: AtomicBool,
     frames: AtomicU64,
@@ -81,7 +81,7 @@ struct Known {
     epoch: u64,
 }
 
-impl Shared {
+impl AttackState {
     fn counts(&self) -> AttackCounts {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         AttackCounts {
@@ -136,7 +136,7 @@ impl Shared {
 struct Liar<'a> {
     target: usize,
     peers: &'a [SocketAddr],
-    shared: &'a Shared,
+    shared: &'a AttackState,
     forge: Forge,
 }
 

@@ -160,7 +160,7 @@ impl Forge {
         let revision = Revision(input.number(&known) as i64);
         let round = |signal| Frame::PeerMessage(PeerMessage::Compaction(CompactionMessage { epoch, signal }));
         let ask = |question| Frame::LeaderQuestion { boot: Boot(one), token: ReplyToken(other), question };
-        let frame = match self.rng.between(0, 15) {
+        let frame = match self.rng.between(0, 16) {
             0 => Frame::ClientUrl(String::from_utf8_lossy(input.string()).into_owned()),
             1 => {
                 let mut out = vec![MEMBERS];
@@ -170,6 +170,7 @@ impl Forge {
             2 => ask(LeaderQuestion::KeepAlive(LeaseId(one as i64))),
             3 => ask(LeaderQuestion::TimeToLive { id: LeaseId(one as i64), keys: true }),
             4 => ask(LeaderQuestion::Ending { within_ms: one }),
+            14 => ask(LeaderQuestion::TimeLeft(LeaseId(one as i64))),
             5 => round(CompactionSignal::Ask),
             6 => round(CompactionSignal::Need(revision)),
             7 => round(CompactionSignal::Agreed),

@@ -10,19 +10,19 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub struct Load {
-    shared: Arc<Shared>,
+    shared: Arc<LoadState>,
     threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct LoadState {
     done: AtomicBool,
     written: AtomicU64,
 }
 
 impl Load {
     pub fn start(members: &[Member]) -> Load {
-        let shared: Arc<Shared> = Arc::default();
+        let shared: Arc<LoadState> = Arc::default();
         let client = |endpoints: Endpoints| {
             let shared = shared.clone();
             thread::spawn(move || write(&shared, endpoints))
@@ -41,7 +41,7 @@ impl Load {
     }
 }
 
-fn write(shared: &Shared, endpoints: Endpoints) {
+fn write(shared: &LoadState, endpoints: Endpoints) {
     for nth in 0.. {
         if shared.done.load(Ordering::Relaxed) {
             return;

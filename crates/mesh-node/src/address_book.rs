@@ -43,7 +43,7 @@ impl AddressBook {
         self.here.get(&node)
     }
 
-    /// The region of a node that is not of this one.
+    /// The region of a node, if it is another region.
     pub fn region_of(&self, node: NodeId) -> Option<RegionId> {
         let mut regions = self.remote.iter();
         regions.find(|(_, told)| told.nodes.contains_key(&node)).map(|(region, _)| *region)

@@ -110,7 +110,7 @@ impl Discovery {
     }
 
     /// A place has answered, or could not be asked. None if that region is not being asked.
-    pub fn hear(
+    pub fn receive(
         &mut self,
         now: Instant,
         region: RegionId,
@@ -119,7 +119,7 @@ impl Discovery {
     ) -> Option<DiscoveryStep> {
         let PendingQuery { address, mut rest } = self.pending.remove(&region)?;
         let listed = context.table.get(region)?;
-        let judged = answer.and_then(|answer| judge(answer, listed, context));
+        let judged = answer.and_then(|answer| parse_answer(answer, listed, context));
         Some(match (judged, rest.pop_front()) {
             (Ok(nodes), _) => {
                 self.last_answered.insert(region, address);
@@ -135,7 +135,11 @@ impl Discovery {
     }
 }
 
-fn judge(answer: Bytes, region: &Region, context: &DiscoveryContext<'_>) -> Result<RegionNodes, String> {
+fn parse_answer(
+    answer: Bytes,
+    region: &Region,
+    context: &DiscoveryContext<'_>,
+) -> Result<RegionNodes, String> {
     let (name, told) = decode(answer)?;
     if name != region.name {
         return Err(format!("region `{name}` answers there"));
@@ -167,7 +171,7 @@ pub fn asking_region(question: &Bytes) -> Option<String> {
     parse(question.clone()).map(|(name, _)| name)
 }
 
-/// An answer that says why there is none.
+/// A refusal with its reason.
 pub fn refuse_question(why: &str) -> Bytes {
     [&[REFUSED], why.as_bytes()].concat().into()
 }
@@ -183,7 +187,7 @@ fn parse(question: Bytes) -> Option<(String, ClusterId)> {
 }
 
 fn decode(answer: Bytes) -> Result<(String, RegionNodes), String> {
-    let told = |mut reader: Reader| {
+    let decode_nodes = |mut reader: Reader| {
         let name = String::from_utf8(reader.bytes()?.into()).ok()?;
         let cluster = ClusterId(reader.u64()?);
         let count = reader.count().filter(|count| *count <= NODES_MAX)?;
@@ -195,7 +199,7 @@ fn decode(answer: Bytes) -> Result<(String, RegionNodes), String> {
     };
     let mut reader = Reader::new(answer);
     match reader.u8() {
-        Some(TOLD) => told(reader).ok_or_else(|| "its answer cannot be read".to_owned()),
+        Some(TOLD) => decode_nodes(reader).ok_or_else(|| "its answer cannot be read".to_owned()),
         Some(REFUSED) => Err(String::from_utf8_lossy(&reader.rest()).into_owned()),
         _ => Err("its answer cannot be read".to_owned()),
     }
@@ -277,11 +281,11 @@ mod tests {
         let mut asked = discovery.tick(Instant(0), &here);
         assert_eq!(address(asked.pop().map(|(_, progress)| progress)), "a");
         assert!(discovery.tick(Instant(0), &here).is_empty(), "one question at a time");
-        assert_eq!(address(discovery.hear(Instant(0), us, Err("away".into()), &here)), "b");
+        assert_eq!(address(discovery.receive(Instant(0), us, Err("away".into()), &here)), "b");
         let listed = Regions::default().with(Region::new("eu", vec![])).unwrap();
         let there = DiscoveryContext { table: &listed, ..context("us", 2) };
         let answer = answer_question(question("eu", ClusterId(1)), &there);
-        let over = discovery.hear(Instant(0), us, Ok(answer), &here);
+        let over = discovery.receive(Instant(0), us, Ok(answer), &here);
         assert!(matches!(over, Some(DiscoveryStep::Done(Ok(told))) if told.cluster == ClusterId(2)));
         assert!(discovery.tick(Instant(0), &here).is_empty(), "it was asked a moment ago");
         let mut again = discovery.tick(Instant(0).after(REFRESH_EVERY), &here);

@@ -1,6 +1,7 @@
 //! The documents that the cluster agrees on about its mesh, as far as this node knows them. A version that is known is
 //! never replaced by an older one.
 
+use base::FormatLevel;
 use bytes::Bytes;
 use mesh::{
     Handlers, NamespaceCopies, Regions, documents,
@@ -9,7 +10,8 @@ use mesh::{
 use std::collections::BTreeMap;
 
 /// The documents that the driver goes by.
-pub const FOLLOWED: [&str; 6] = [
+pub const FOLLOWED: [&str; 7] = [
+    FormatLevel::DOCUMENT,
     documents::PLAN,
     documents::NAMESPACES,
     documents::REGIONS,
@@ -48,6 +50,12 @@ impl Documents {
 
     pub fn get(&self, name: &str) -> Option<(u64, Bytes)> {
         self.known.get(name).cloned()
+    }
+
+    /// The formats that the cluster writes; without the document, the oldest.
+    pub fn format_level(&self) -> FormatLevel {
+        let document = self.get(FormatLevel::DOCUMENT);
+        document.and_then(|(_, bytes)| FormatLevel::decode(&bytes)).unwrap_or_default()
     }
 
     /// None if it cannot be read.

@@ -12,7 +12,7 @@ use crate::messages::{
 use crate::planner::Planner;
 use crate::reporter::Reporter;
 use crate::startup::{Startup, StartupStep};
-use base::{Code, Instant, NodeId};
+use base::{Code, FormatLevel, Instant, NodeId};
 use bytes::Bytes;
 use mesh::{
     Actor, CatchUp, Destination, DocumentActions, DocumentExchange, DocumentMessage, Epoch, HomeLease,
@@ -30,7 +30,7 @@ pub struct Driver {
     /// The table of regions, decoded once for each of its versions; the newest that can be read.
     table: Regions,
     table_read: u64,
-    /// Of the documents that the machine has been told.
+    /// The versions of the documents that the machine was told.
     regions_told: u64,
     handlers_told: u64,
     coord: CoordMembers,
@@ -44,7 +44,7 @@ pub struct Driver {
     addresses: AddressBook,
     /// The peers, of this region and others, that a stream leads to.
     connected: BTreeSet<NodeId>,
-    /// Frames that were for any node of a region, so that they do not all go to the same.
+    /// Counts frames for any node of a region, which go to its nodes in turn.
     n_to_any: usize,
 }
 
@@ -115,7 +115,7 @@ impl Driver {
         self.startup.kept().map_or_else(Epoch::default, |topology| topology.epoch)
     }
 
-    /// The other side of `Output::questions`.
+    /// Answers the query of another region: the other side of `Output::region_queries`.
     pub fn answer(&self, question: Bytes) -> Bytes {
         answer_question(question, &self.context())
     }
@@ -215,7 +215,7 @@ impl Driver {
             out.write_catch_up = Some(catch_up);
         }
         if self.reporter.tick(now.at, &self.coord.peers, out) {
-            self.planner.hear(now.at, self.settings.me, self.reporter.report.clone());
+            self.planner.receive(now.at, self.settings.me, self.reporter.report.clone());
         }
         self.planner.tick(now.at, leads, &self.documents, &self.coord, out);
         let (documents, coord) = (&self.documents, &self.coord);
@@ -228,16 +228,17 @@ impl Driver {
 
     fn receive_report(&mut self, now: Instant, from: NodeId, report: NodeReport, out: &mut Output) {
         out.addresses_changed |= self.addresses.learn(from, &report.region_address);
-        self.planner.hear(now, from, report);
+        self.planner.receive(now, from, report);
     }
 
     fn receive_home_message(&mut self, now: Instant, region: RegionId, message: HomeMessage) {
-        self.homes.hear(now, region, message);
+        self.homes.receive(now, region, message);
     }
 
-    /// Regions share some documents; the leader of each tells the others what it has.
+    /// Regions share some documents; the leader of each tells the others what it has. In the oldest formats entries have no
+    /// versions, so that a merge would undo what was changed here.
     fn exchange_documents(&mut self, now: Instant, out: &mut Output) {
-        if !self.leads {
+        if !self.shares_documents() {
             return;
         }
         let here = RegionId::of(&self.settings.region);
@@ -254,13 +255,17 @@ impl Driver {
         message: DocumentMessage,
         out: &mut Output,
     ) {
-        if !self.leads {
+        if !self.shares_documents() {
             return;
         }
         let documents = &self.documents;
         let find = |name: &str| documents.get(name).map(|(_, bytes)| bytes);
         let actions = self.exchange.receive(now, region, message, find);
         self.perform_exchange(actions, out);
+    }
+
+    fn shares_documents(&self) -> bool {
+        self.leads && self.documents.format_level() > FormatLevel::OLDEST
     }
 
     /// Which node leads the other region is not known, so all its nodes are told.
@@ -298,7 +303,7 @@ impl Driver {
         }
     }
 
-    /// What the documents say may be newer than what the machine goes by.
+    /// Gives the machine what documents have that is newer than its own.
     fn follow_documents(&mut self, now: Now, rows: &dyn Rows, out: &mut Output) {
         if let Some(topology) = self.planner.follow(&self.documents, out) {
             self.reporter.report_soon();
@@ -325,7 +330,7 @@ impl Driver {
         self.table = table;
     }
 
-    /// What else the machine goes by; what it knows already it does not hear again.
+    /// Tells the machine of a changed table of regions and of changed handlers, each version once.
     fn update_machine(&mut self, now: Now, rows: &dyn Rows, out: &mut Output) {
         if self.machine.is_none() {
             return;
@@ -405,7 +410,7 @@ impl Driver {
         out: &mut Output,
     ) {
         let mut discovery = std::mem::take(&mut self.discovery);
-        if let Some(progress) = discovery.hear(now, region, answer, &self.context()) {
+        if let Some(progress) = discovery.receive(now, region, answer, &self.context()) {
             self.apply_discovery_step(region, progress, out);
         }
         self.discovery = discovery;

@@ -6,7 +6,8 @@
 use crate::address_book::AddressBook;
 use crate::documents::Documents;
 use crate::messages::{CoordMembers, DocumentProposal, DriverEvent, HeldHome, Message, Output};
-use base::mutant::{Mutant, planted};
+use crate::mutant::Mutant;
+use base::mutant::planted;
 use base::{Instant, NodeId};
 use mesh::{
     AgreedHomes, Electorate, Electorates, HomeElection, HomeLease, HomeMessage, Homes, ProcessId, RegionId,
@@ -78,7 +79,7 @@ impl HomeDriver {
         held.into_iter().map(home_lease).collect()
     }
 
-    pub fn hear(&mut self, now: Instant, from: RegionId, message: HomeMessage) {
+    pub fn receive(&mut self, now: Instant, from: RegionId, message: HomeMessage) {
         self.election.receive(now, from, message);
     }
 

@@ -10,6 +10,7 @@ mod driver;
 mod home_leases;
 mod homes;
 mod messages;
+mod mutant;
 mod planner;
 mod reporter;
 mod startup;
@@ -25,3 +26,4 @@ pub use homes::AskTime;
 pub use messages::{
     CoordMembers, DocumentProposal, DriverEvent, DriverSettings, HeldHome, Input, Message, Output,
 };
+pub use mutant::Mutant;

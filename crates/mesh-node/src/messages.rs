@@ -62,7 +62,7 @@ pub enum Input {
         from: NodeId,
         envelope: Envelope,
     },
-    /// Of a node of another region.
+    /// The frame of a node of another region.
     RemoteFrame {
         region: RegionId,
         from: NodeId,
@@ -149,7 +149,7 @@ pub struct Output {
     /// Nodes that hold nothing of coord and are to be sent the documents.
     pub documents_to: Vec<NodeId>,
     pub propose: Vec<DocumentProposal>,
-    /// To be durable in the node's life file; `Input::IncarnationWritten` tells when.
+    /// To be durable in the node's incarnation file; `Input::IncarnationWritten` tells when.
     pub write_catch_up: Option<CatchUp>,
     /// Documents that a node which is no member of coord has learned.
     pub learned: Vec<Document>,

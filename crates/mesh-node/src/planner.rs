@@ -21,7 +21,7 @@ pub(crate) struct Planner {
     /// The newest that is known.
     plan: Option<MeshPlan>,
     decide_at: Instant,
-    /// What was proposed, until it is seen or its time is up.
+    /// The proposed epoch, until it is agreed or has timed out.
     proposed: Option<(Epoch, Instant)>,
     /// What the table of regions is founded with, and when that is proposed again.
     regions: Regions,
@@ -44,7 +44,7 @@ impl Planner {
         self.plan.as_ref()
     }
 
-    pub fn hear(&mut self, now: Instant, from: NodeId, report: NodeReport) {
+    pub fn receive(&mut self, now: Instant, from: NodeId, report: NodeReport) {
         self.controller.record_report(now, from, report);
     }
 

@@ -13,7 +13,7 @@ pub(crate) struct Startup {
     pub incarnation: Incarnation,
     /// Until the machine begins.
     waiting: Option<WaitingStart>,
-    /// The machine has begun and the cluster has not written down this life yet.
+    /// The machine has begun and the cluster has not written down this incarnation yet.
     pub is_unenrolled: bool,
     /// A standing that is being written.
     writing: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Startup {
 #[derive(Debug)]
 struct WaitingStart {
     replayed: Vec<Vec<Row>>,
-    /// The topology of the last life.
+    /// The topology of the last incarnation.
     kept: Option<Topology>,
 }
 

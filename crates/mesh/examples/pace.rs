@@ -24,6 +24,11 @@ impl Rows for MemoryRows {
         let mut rows = self.0.range::<[u8], _>((from, to));
         while rows.next().is_some_and(|(key, value)| visit(key, value)) {}
     }
+
+    fn scan_down(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, visit: &mut dyn FnMut(&[u8], &Bytes) -> bool) {
+        let mut rows = self.0.range::<[u8], _>((from, to));
+        while rows.next_back().is_some_and(|(key, value)| visit(key, value)) {}
+    }
 }
 
 struct Cluster {

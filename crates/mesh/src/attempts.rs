@@ -1,4 +1,4 @@
-//! What is remembered of a request id: a record of its own beside the key, a set with one element per attempt that was
+//! What is remembered of a request id, or of the name that a coordinator gives a write without one: a record of its own beside the key, a set with one element per attempt that was
 //! applied. The element holds a hash of the request and the dot of the write. The record is stored, compared, moved and
 //! purged like any other. Two attempts that did not know of each other are both applied; where they meet, all but one are
 //! undone by a rule that gives the same result on every replica. See docs/adr/0044.
@@ -10,6 +10,7 @@ use crate::request::Write;
 use base::NodeId;
 use base::checksum::hash64;
 use base::codec::Reader;
+use base::limits::{MESH_OPERATION_KEEP_MILLIS, MESH_REQUEST_KEEP_MILLIS};
 use bytes::{BufMut, Bytes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +21,24 @@ pub struct Attempt {
     /// What the actor of the dot had counted, and what it counted for this attempt.
     pub before: CounterSums,
     pub change: CounterSums,
-    /// It is part of what was decided by ballots. Otherwise it was carried out if the record has seen its dot.
-    pub is_decided: bool,
+    pub fate: Fate,
+}
+
+/// What is known of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It was carried out if the record has seen its dot.
+    InRecord,
+    /// It is part of what was decided by ballots.
+    Decided,
+    /// A ballot has decided that it is never carried out.
+    Refused,
+}
+
+impl Fate {
+    fn from_number(number: u8) -> Option<Fate> {
+        [Fate::InRecord, Fate::Decided, Fate::Refused].into_iter().find(|fate| *fate as u8 == number)
+    }
 }
 
 impl Attempt {
@@ -31,7 +48,7 @@ impl Attempt {
             out.put_u128_le(sum);
         }
         self.dot.encode(&mut out);
-        out.push(u8::from(self.is_decided));
+        out.push(self.fate as u8);
         out.into()
     }
 
@@ -42,8 +59,8 @@ impl Attempt {
         let before = CounterSums { added: sum()?, subtracted: sum()? };
         let change = CounterSums { added: sum()?, subtracted: sum()? };
         let dot = Dot::decode(&mut reader)?;
-        let is_decided = reader.bool()?;
-        reader.is_empty().then_some(Attempt { body, dot, before, change, is_decided })
+        let fate = Fate::from_number(reader.u8()?)?;
+        reader.is_empty().then_some(Attempt { body, dot, before, change, fate })
     }
 }
 
@@ -55,8 +72,25 @@ pub fn attempts_of(record: &Record) -> Vec<Attempt> {
     attempts
 }
 
+/// Of an operation that its coordinator has named: a name is given to one write and never again.
+const BODY_OF_OPERATION: u64 = 0;
+
+/// How long an attempt is remembered: operations, which only their coordinators pass on, for less long than requests, which
+/// clients repeat.
+pub fn keep_ms(body: u64) -> u64 {
+    if body == BODY_OF_OPERATION { MESH_OPERATION_KEEP_MILLIS } else { MESH_REQUEST_KEEP_MILLIS }
+}
+
+/// Whether the id of a write was used for something else.
+pub fn is_other(body: u64, write: &Write) -> bool {
+    body != BODY_OF_OPERATION && body != body_hash(write)
+}
+
 /// What a client asks for, as far as it is the same when it asks again: not when it ends, nor what its session has seen.
 pub fn body_hash(write: &Write) -> u64 {
+    if write.attributes.request.is_none() {
+        return BODY_OF_OPERATION;
+    }
     let mut out = vec![write.kind as u8];
     write.encode_body(&mut out);
     hash64(&out, 0)
@@ -65,8 +99,8 @@ pub fn body_hash(write: &Write) -> u64 {
 /// The record of the key in which a request that was carried out more than once has been carried out once. None if
 /// nothing changes.
 pub fn without_repeats(record: &Record, request: u64, attempts: &[Attempt]) -> Option<Record> {
-    let here: Vec<Attempt> =
-        attempts.iter().copied().filter(|attempt| record.context.covers(attempt.dot)).collect();
+    let is_here = |attempt: &Attempt| attempt.fate != Fate::Refused && record.context.covers(attempt.dot);
+    let here: Vec<Attempt> = attempts.iter().copied().filter(is_here).collect();
     let [_, repeats @ ..] = here.as_slice() else { return None };
     if record.ballot().is_some() {
         // Only ballots change it.
@@ -75,7 +109,7 @@ pub fn without_repeats(record: &Record, request: u64, attempts: &[Attempt]) -> O
     let mut settled = record.clone();
     match &mut settled.body {
         // The order of last writes is in their stamps, and an element is there once however often it was put there.
-        Body::Register(_) | Body::Set(_) => return None,
+        Body::Register(_) | Body::Set(_) | Body::Collection(_) => return None,
         Body::Counter(counter) => take_back(counter, request, repeats),
         Body::Siblings(siblings) => {
             siblings.drop_dots(&repeats.iter().map(|attempt| attempt.dot).collect::<Vec<_>>());

@@ -30,7 +30,7 @@ pub struct Ballot {
     pub turn: u64,
 }
 
-/// The most by which a round may lie above what a replica has heard of: further than anybody comes by asking again, and so
+/// The most by which a round may lie above what a replica has heard of: further than repeated rounds reach, and so
 /// little that numbers never run out.
 const JUMP_MAX: u64 = 1 << 32;
 

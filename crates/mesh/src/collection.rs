@@ -5,6 +5,7 @@
 //! order and any number of times, show the same. See docs/adr/0080.
 
 mod bounded_counter;
+mod changes;
 mod convert;
 mod delta;
 mod draft;
@@ -13,6 +14,7 @@ mod header;
 mod hyper_log_log;
 mod merge;
 mod op;
+mod op_codec;
 mod page;
 mod position;
 mod ranges;
@@ -24,19 +26,25 @@ mod view;
 mod writer;
 
 pub use bounded_counter::BoundedCounter;
+pub use changes::changed_elements;
 pub use convert::convert;
-pub use delta::{CollectionDelta, ElementDelta};
+pub use delta::{CollectionDelta, ElementDelta, is_lawful_element};
 pub use element::{Cell, CellValue, ElementState};
 pub use header::{CollectionHeader, CollectionKind, CollectionType, Expiry, Sweep};
 pub use hyper_log_log::estimate;
 pub use merge::{CollectionChange, TooManyGaps, TypeVerdict, merge, merge_own};
-pub use op::{CollectionOp, Place, apply};
+pub use op::{CollectionOp, InsertPosition, apply, apply_found};
 pub use page::{
-    ElementEntry, ElementPage, MergedPage, ScorePaging, StaleEntry, merge_pages, page, page_by_rank,
-    page_by_score, rank_of,
+    ElementEntry, ElementPage, MergedPage, OrderedPage, ScorePaging, StaleEntry, last, merge_pages, named,
+    page, page_by_rank, page_by_score, page_of_span, rank_of,
 };
 pub use position::Position;
 pub use ranges::{ElementRange, RangeSummary};
-pub use repair::{ElementSpan, RemoteRow, differing_ranges, join_same, merge_row, ranges_of};
-pub use sweep::{SweepStep, expire_fields, sweep};
-pub use view::{CollectionRows, Direction, RowRange};
+pub use repair::{
+    ElementSpan, RemoteRow, differing_ranges, is_claimed, join_same, merge_cleared, merge_page, merge_row,
+    ranges_of,
+};
+pub use sweep::{SweepStep, expire_fields, first_expiry, next_expiry, sweep};
+pub use view::{
+    CollectionRows, Direction, RowRange, element as element_row, element_name as element_row_name,
+};

@@ -35,6 +35,8 @@ pub enum ConflictRule {
     Bytes = 5,
     /// The key is decided by ballots, and the loser was none, or one of an earlier home.
     Ballot = 6,
+    /// Custom values that the winner could not be merged with, and replaced.
+    Replaced = 7,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +52,7 @@ pub struct Conflict {
 }
 
 impl ConflictRule {
-    const ALL: [ConflictRule; 7] = [
+    const ALL: [ConflictRule; 8] = [
         ConflictRule::Era,
         ConflictRule::Kind,
         ConflictRule::Fence,
@@ -58,6 +60,7 @@ impl ConflictRule {
         ConflictRule::Actor,
         ConflictRule::Bytes,
         ConflictRule::Ballot,
+        ConflictRule::Replaced,
     ];
 
     /// Why the first of two goes before the second.
@@ -66,6 +69,7 @@ impl ConflictRule {
             _ if winner.ballot() != loser.ballot() => ConflictRule::Ballot,
             _ if winner.era != loser.era => ConflictRule::Era,
             _ if winner.kind != loser.kind => ConflictRule::Kind,
+            _ if winner.header.replaces_apart() => ConflictRule::Replaced,
             _ if winner.header.token() != loser.header.token() => ConflictRule::Fence,
             _ if winner.header.stamp != loser.header.stamp => ConflictRule::LaterStamp,
             _ if winner.header.dot.actor != loser.header.dot.actor => ConflictRule::Actor,
@@ -82,6 +86,7 @@ impl ConflictRule {
             ConflictRule::Actor => "last_write_wins_by_node",
             ConflictRule::Bytes => "last_write_wins_by_hash",
             ConflictRule::Ballot => "decided_by_ballot",
+            ConflictRule::Replaced => "replaced_unmerged",
         }
     }
 }
@@ -145,7 +150,7 @@ impl Conflict {
         Ok(Write { key, kind, op, attributes, expect: None, w: None, sloppy: false })
     }
 
-    fn encode(&self) -> Bytes {
+    pub fn encode(&self) -> Bytes {
         let mut out = vec![VERSION];
         put_varint(&mut out, self.at_ms);
         put_bytes(&mut out, self.key.bytes());

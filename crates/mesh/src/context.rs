@@ -101,7 +101,7 @@ impl Context {
         other.spans.iter().all(|(actor, span)| self.includes(*actor, *span))
     }
 
-    /// The actors of which something is in here and not in the other.
+    /// The actors of which this context has a dot that `other` lacks.
     pub fn beyond<'a>(&'a self, other: &'a Context) -> impl Iterator<Item = Actor> + 'a {
         self.spans.iter().filter(|(actor, span)| !other.includes(*actor, *span)).map(|(actor, _)| *actor)
     }

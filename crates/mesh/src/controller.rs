@@ -4,10 +4,11 @@
 
 use crate::actor::RegionId;
 use crate::moves::MoveProgress;
+use crate::mutant::Mutant;
 use crate::node_report::NodeReport;
 use crate::plan::{EnrolledNode, MeshPlan};
 use crate::topology::{Epoch, Member, MemberState, NamespaceCopies, Topology};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Instant, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -40,10 +41,10 @@ pub struct Controller {
 /// The members that the topology should have.
 #[derive(Clone, Debug, Default)]
 pub struct DesiredMembers {
-    /// Those with a vote: each is a node of the mesh.
+    /// The members with a vote: each is a node of the mesh.
     pub members: BTreeSet<NodeId>,
     pub removed: BTreeSet<NodeId>,
-    /// Those that the namespaces want.
+    /// The numbers of copies that the namespaces want.
     pub namespace_copies: Vec<NamespaceCopies>,
 }
 
@@ -102,7 +103,7 @@ impl Controller {
         Some(MeshPlan { topology, nodes })
     }
 
-    /// Where a node wants to stand. One that has not told is in a zone of its own.
+    /// The place that a node wants in the ring. A node that has not reported is in a zone of its own.
     fn member_for(&self, node: NodeId) -> Member {
         let (zone, points) = match self.report(node) {
             Some(report) => (report.zone, report.points.clamp(1, 1_024)),
@@ -117,7 +118,7 @@ impl Controller {
         EnrolledNode { incarnation, address, ..EnrolledNode::default() }
     }
 
-    /// Writes down which life of a node this is. One that had another before has lost what it vouched for.
+    /// Writes down which incarnation of a node this is. One that had another before has lost what it vouched for.
     fn enrol(&self, plan: &MeshPlan) -> Option<MeshPlan> {
         let is_news = |node: NodeId| {
             let told = self.report(node).map(|report| report.incarnation)?;
@@ -144,7 +145,7 @@ impl Controller {
         }
         let mut progress = MoveProgress::default();
         for (node, reports) in &self.reports {
-            reports.report.tell(*node, &plan.topology, &mut progress);
+            reports.report.record_progress(*node, &plan.topology, &mut progress);
         }
         // A removed node never answers again, so no move waits for it.
         desired.removed.iter().for_each(|node| progress.leave_out(*node));

@@ -3,14 +3,15 @@
 //! each. A delete records how much of each entry it has seen, so that this part counts no more and later additions still do.
 
 use crate::actor::Actor;
+use crate::mutant::Mutant;
 use base::Code;
 use base::codec::{Reader, put_varint};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 
 /// Up to here an entry may grow: even a thousand actors cannot make the sum overflow.
 const ENTRY_MAX: u128 = 1 << 116;
 
-/// How much was added, how much taken.
+/// The sums of additions and of subtractions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterSums {
     pub added: u128,
@@ -31,7 +32,7 @@ pub struct CounterState {
 }
 
 impl CounterSums {
-    /// At least as much of both, and more of one.
+    /// Whether both sums are at least those of `other`, and one is larger.
     pub fn exceeds(self, other: CounterSums) -> bool {
         self.added >= other.added && self.subtracted >= other.subtracted && self != other
     }
@@ -94,7 +95,7 @@ impl CounterState {
         self.find(actor).sums
     }
 
-    /// As much of it as a delete has seen.
+    /// The part of the sums that a delete has seen.
     pub fn cleared_of(&self, actor: Actor) -> CounterSums {
         self.find(actor).cleared
     }

@@ -11,6 +11,8 @@ const DIGITS: u32 = 18;
 const ONE: i128 = 10i128.pow(DIGITS);
 
 impl Decimal {
+    pub const ONE: Decimal = Decimal(ONE);
+
     /// `-12.50`, `.5`, `7`: an optional sign, digits, at most eighteen of them behind the point.
     pub fn parse(text: &str) -> Option<Decimal> {
         let (negative, digits) = match text.strip_prefix('-') {

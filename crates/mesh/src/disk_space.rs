@@ -1,13 +1,11 @@
 //! Disk space of a node as measured: free space, and the size of the store's file, part of which the store can reuse. The
 //! result is whether so much more may be accepted. What was accepted and is not in the store yet counts as if none of it were
 //! on the disk, so the node never accepts more between two measurements than there is space for. A row of few bytes may
-//! cost a page, because the store writes a new page before it frees the old one.
+//! cost a page, because the store writes a new page before it frees the old one. What a disk can take is counted in `base`
+//! for both planes; coord raises an alarm of the whole cluster from it (`node`), a node of the mesh refuses for itself.
 
-/// Rows are written once to the log, and take about twice their size in the store's file.
-const LOG_AND_STORE: u64 = 3;
-const STORE: u64 = 2;
-/// Of what is free inside the store's file, this part is counted on: the rest lies in pieces, or waits for readers.
-const REUSED_PART: u64 = 4;
+use base::DiskAccount;
+use base::disk_space::log_and_file_bytes;
 
 /// What the store writes at a time.
 const PAGE_BYTES: u64 = 4 * 1024;
@@ -44,11 +42,12 @@ impl DiskSpace {
     /// Whether so much may be under way to log and store with `low_bytes` left free, when the store holds rows of so many
     /// bytes.
     pub fn holds(&self, under_way: PendingWrites, stored_bytes: u64, low_bytes: u64) -> bool {
-        let reusable = self.taken_bytes.saturating_sub(stored_bytes.saturating_mul(STORE)) / REUSED_PART;
-        // Each in a page of its own, but in no more pages than there are.
-        let rewritten = under_way.rows.saturating_mul(PAGE_BYTES).min(self.taken_bytes);
-        let written = under_way.bytes.saturating_mul(LOG_AND_STORE).saturating_add(rewritten);
-        self.free_bytes.saturating_add(reusable) >= written.saturating_add(low_bytes)
+        let DiskSpace { free_bytes, taken_bytes, .. } = *self;
+        // Each row is rewritten in a page of its own, but in no more pages than the file has.
+        let rewritten = under_way.rows.saturating_mul(PAGE_BYTES).min(taken_bytes);
+        let written = log_and_file_bytes(under_way.bytes).saturating_add(rewritten);
+        let writable = DiskAccount { free_bytes, taken_bytes, stored_bytes }.writable_bytes();
+        writable >= written.saturating_add(low_bytes)
     }
 
     /// Whether the log finds its next segment with so much under way. What is free inside the store's file is no help to it.
@@ -83,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_from_the_store_makes_room_in_its_file() {
+    fn what_was_removed_from_the_store_frees_space_in_its_file() {
         let disk_space = DiskSpace { free_bytes: 100, taken_bytes: 1_000, lacking_bytes: 0 };
         assert!(!disk_space.holds(bytes(10), 500, 100), "the file is full");
         assert!(disk_space.holds(bytes(10), 400, 100));
@@ -95,10 +94,10 @@ mod tests {
         let disk_space =
             DiskSpace { free_bytes: 5 * PAGE_BYTES, taken_bytes: 20 * PAGE_BYTES, lacking_bytes: 0 };
         let rows = |rows| PendingWrites { bytes: 0, rows };
-        let stored_bytes = disk_space.taken_bytes / STORE;
+        let stored_bytes = disk_space.taken_bytes / 2;
         assert!(disk_space.holds(rows(5), stored_bytes, 0));
         assert!(!disk_space.holds(rows(6), stored_bytes, 0));
         let small = DiskSpace { taken_bytes: 3 * PAGE_BYTES, ..disk_space };
-        assert!(small.holds(rows(u64::MAX), small.taken_bytes / STORE, 0));
+        assert!(small.holds(rows(u64::MAX), small.taken_bytes / 2, 0));
     }
 }

@@ -6,11 +6,12 @@
 use crate::actor::RegionId;
 use crate::documents::{self, EXCHANGED};
 use crate::handler::Handlers;
+use crate::mutant::Mutant;
 use crate::namespaces::Namespaces;
-use base::Instant;
 use base::checksum::hash64;
 use base::codec::{Reader, put_bytes, put_varint};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
+use base::{FormatLevel, Instant};
 use bytes::{BufMut, Bytes};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +26,7 @@ const DOCUMENT: u8 = 2;
 /// From the leader of one region to the leader of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DocumentMessage {
-    /// Of each document by its name.
+    /// The digest of each document by its name.
     Digests(BTreeMap<String, u64>),
     Document {
         name: String,
@@ -110,9 +111,9 @@ fn digest_of(bytes: &Bytes) -> u64 {
 /// The bytes of a document in its newest form, whichever form it was written in.
 fn normalise(name: &str, bytes: Bytes) -> Option<Bytes> {
     if name == documents::NAMESPACES {
-        return Namespaces::decode(bytes).map(|namespaces| namespaces.encode());
+        return Namespaces::decode(bytes).map(|namespaces| namespaces.encode(FormatLevel::NEWEST));
     }
-    Handlers::decode(bytes).map(|handlers| handlers.encode())
+    Handlers::decode(bytes).map(|handlers| handlers.encode(FormatLevel::NEWEST))
 }
 
 /// Both together, if that differs from what this region has.
@@ -125,11 +126,11 @@ fn merge(name: &str, ours: Option<Bytes>, theirs: Bytes) -> Option<Bytes> {
     let after = if name == documents::NAMESPACES {
         let mut all = before.clone().and_then(Namespaces::decode).unwrap_or_default();
         all.merge(&Namespaces::decode(theirs)?);
-        all.encode()
+        all.encode(FormatLevel::NEWEST)
     } else {
         let mut all = before.clone().and_then(Handlers::decode).unwrap_or_default();
         all.merge(&Handlers::decode(theirs)?);
-        all.encode()
+        all.encode(FormatLevel::NEWEST)
     };
     (before.as_ref() != Some(&after)).then_some(after)
 }
@@ -193,7 +194,7 @@ mod tests {
         fn create(&mut self, name: &str, here: RegionId) {
             let mut all = self.namespaces();
             all.set(name, Namespace::default(), here).unwrap();
-            self.documents.insert(documents::NAMESPACES, all.encode());
+            self.documents.insert(documents::NAMESPACES, all.encode(FormatLevel::NEWEST));
         }
 
         fn namespaces(&self) -> Namespaces {

@@ -2,7 +2,9 @@
 //! `take` returns nothing beyond the reserved bound; `next_bound` names the bound to persist, `reserved` reports that it is
 //! durable. After a crash the counter continues above the last durable bound, so no number is assigned twice.
 
-use base::mutant::{Mutant, planted};
+use crate::mutant::Mutant;
+
+use base::mutant::planted;
 
 /// How many numbers are reserved at a time.
 const BLOCK: u64 = 65_536;
@@ -15,7 +17,7 @@ pub struct DotAllocator {
 }
 
 impl DotAllocator {
-    /// `reserved` is the durable bound of the earlier life, zero for a new actor.
+    /// `reserved` is the durable bound of the earlier incarnation, zero for a new actor.
     pub fn resume(reserved: u64) -> DotAllocator {
         if planted(Mutant::DotsReused) {
             return DotAllocator { next: 1, reserved: reserved.max(BLOCK), asked: reserved.max(BLOCK) };
@@ -30,12 +32,20 @@ impl DotAllocator {
         })
     }
 
-    /// Nothing can be given before more is reserved.
+    /// The first of so many numbers that follow each other.
+    pub fn take_many(&mut self, n: u64) -> Option<u64> {
+        (self.next + n <= self.reserved + 1).then(|| {
+            self.next += n;
+            self.next - n
+        })
+    }
+
+    /// No dot can be given before more are reserved.
     pub fn is_exhausted(&self) -> bool {
         self.next > self.reserved
     }
 
-    /// The last number that was given, or could have been in an earlier life.
+    /// The last number that was given, or could have been in an earlier incarnation.
     pub fn last(&self) -> u64 {
         self.next - 1
     }
@@ -73,6 +83,7 @@ mod tests {
         assert_eq!((dots.take(), dots.next_bound()), (None, None), "asked once");
         dots.reserved(bound);
         assert_eq!((dots.take(), dots.take()), (Some(1), Some(2)));
+        assert_eq!((dots.take_many(BLOCK), dots.take_many(BLOCK - 2)), (None, Some(3)));
     }
 
     #[test]

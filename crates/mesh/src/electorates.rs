@@ -34,7 +34,7 @@ impl Electorates {
         self.all.last()
     }
 
-    /// The same with a table that has changed. None if there is nothing to add, or too many are there already.
+    /// The electorates with one more table. None if the table is among them, or they are full.
     pub fn with(&self, table: &Electorate) -> Option<Electorates> {
         let is_new = self.newest() != Some(table) && self.all.len() < ELECTORATES_MAX;
         is_new.then(|| Electorates { all: self.all.iter().chain([table]).cloned().collect() })

@@ -61,7 +61,7 @@ impl Explanation {
         }
     }
 
-    /// What is there to say, a sentence each.
+    /// The explanation, one sentence an item.
     pub fn sentences(&self) -> Vec<String> {
         let by = |dot: &Dot| format!("node {:016x} of region {:08x}", dot.actor.node.0, dot.actor.region.0);
         let what = match self.shown {

@@ -3,34 +3,42 @@
 //! cannot decode, and trusts nothing in a frame beyond its form.
 
 mod ballot;
+mod collection;
+mod feed;
 mod heartbeat;
+mod known;
+mod outcome;
 mod page;
 #[cfg(test)]
 mod tests;
 
 use crate::actor::{Actor, RegionId};
 use crate::ballot::{Ballot, Round};
+use crate::feed::{FeedAnswer, FeedAsk};
 use crate::hlc::Stamp;
 use crate::key::Key;
-use crate::query::Query;
+use crate::query::{Query, ScanRange};
 use crate::request::{Reply, Write};
 use crate::ring::Partition;
 use crate::topology::Epoch;
 use crate::tree::TREE_LEAVES;
 use crate::watermarks::{REGIONS_MAX, Watermarks};
 use base::NodeId;
-use base::codec::{Reader, put_bytes, put_varint};
+use base::codec::{Reader, put_bytes, put_optional, put_varint};
 use bytes::Bytes;
+pub use collection::{
+    CollectionAnswer, CollectionQuestion, CollectionView, ELEMENTS_MAX, QueryPurpose, RANGES_MAX,
+};
 pub use heartbeat::RegionHeartbeat;
+use known::{known, put_known};
+pub use outcome::{StampCheck, StoreOutcome, StoreReason, WriteOrigin};
 pub use page::{ExchangeAnswer, ExchangeEntry, ExchangePage};
 use page::{decode_answer, decode_page, encode_answer, encode_page};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Of all frames that this release knows.
-const NUMBERS: [RangeInclusive<u8>; 3] = [1..=27, 40..=43, 50..=53];
-/// Actors that a shard is said to know.
-const KNOWN_MAX: usize = 1_024;
+/// The numbers of all frames that this release knows.
+const NUMBERS: [RangeInclusive<u8>; 5] = [1..=27, 40..=43, 50..=53, 60..=62, 70..=71];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
@@ -39,7 +47,7 @@ pub struct Envelope {
 }
 
 /// Names what the sender waits for; unique over its restarts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub u64);
 
 impl From<OpId> for u64 {
@@ -55,8 +63,17 @@ pub struct Shard {
     pub copies: u8,
 }
 
-/// Up to which stamp everything that an actor wrote is here.
-pub type StampVector = Vec<(Actor, Stamp)>;
+/// Up to which stamp everything that a writer wrote is here.
+pub type StampVector = Vec<(Writer, Stamp)>;
+
+/// Whose writes a replica vouches for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Writer {
+    /// A node of this region, in one incarnation.
+    Actor(Actor),
+    /// Everything that another region wrote.
+    Region(RegionId),
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
@@ -125,6 +142,12 @@ pub enum Frame {
         end: Option<Bytes>,
         limit: u16,
     },
+    /// The same without tombstones, and as the view says; answered by `Collected`, in which names without records are pairs with
+    /// empty bytes.
+    Gather {
+        id: OpId,
+        wanted: Box<ScanRange>,
+    },
     /// What there is up to a name; none means to the end.
     Collected {
         id: OpId,
@@ -135,7 +158,7 @@ pub enum Frame {
     Declined {
         id: OpId,
     },
-    /// A write was not taken, because the disk has no room for it. Other records are declined in such a case.
+    /// A write was not taken, because the disk has no space for it. Other records are declined in such a case.
     NoSpace {
         id: OpId,
     },
@@ -181,7 +204,7 @@ pub enum Frame {
         id: OpId,
         record: Option<Bytes>,
     },
-    /// A sign of life from another region.
+    /// A heartbeat from another region.
     Heartbeat(Box<RegionHeartbeat>),
     /// Conflicts behind a place.
     List {
@@ -234,64 +257,30 @@ pub enum Frame {
         /// Not accepted: this round is promised, or was accepted.
         passed: Option<Round>,
     },
+    /// A question of a follower of the change feed.
+    FeedAsk {
+        id: OpId,
+        ask: Box<FeedAsk>,
+    },
+    FeedAnswer {
+        id: OpId,
+        answer: Box<FeedAnswer>,
+    },
+    /// What is there below the key of a collection?
+    CollectionQuery {
+        id: OpId,
+        key: Key,
+        purpose: QueryPurpose,
+        question: CollectionQuestion,
+    },
+    CollectionAnswer {
+        id: OpId,
+        view: Box<CollectionView>,
+    },
 }
 
 /// A request by its hash, and the record of its attempts.
 pub type RequestNote = (u64, Bytes);
-
-/// How a write began, at the node that its client asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WriteOrigin {
-    pub stamp: Stamp,
-    /// How long its client still waited when this was sent.
-    pub remaining_ms: u64,
-    pub check: StampCheck,
-}
-
-/// Which replicas have compared the stamp of a write with what they have. The stamp that follows is later than all of that.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum StampCheck {
-    #[default]
-    None = 0,
-    Replica = 1,
-    /// What was acknowledged or shown before the write began is among it. What is later still is concurrent.
-    Quorum = 2,
-}
-
-impl StampCheck {
-    fn from_number(number: u8) -> Option<StampCheck> {
-        [StampCheck::None, StampCheck::Replica, StampCheck::Quorum].get(usize::from(number)).copied()
-    }
-}
-
-/// Why a record is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreReason {
-    /// A client waits, and a fence that was passed must be told.
-    Write,
-    /// To bring a replica up to date.
-    Repair,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreOutcome {
-    /// Durable, and this is what shows.
-    Applied,
-    /// Durable, but something with this stamp, which it has not seen, shows instead.
-    Superseded(Stamp),
-    /// Refused: written under a fence that was passed.
-    Fenced,
-    /// It was deleted so long ago that every replica has forgotten it.
-    Purged,
-    /// Refused: the key was created as another kind, which goes before this one.
-    WrongType,
-    /// Refused: the key is decided by ballots, so that a plain write would be lost.
-    KeyDecided,
-    /// Durable, but the replica has forgotten what it acknowledged before and does not have it back yet. It cannot tell
-    /// whether something later was acknowledged, so this does not count as an acknowledgement.
-    Refilling,
-}
 
 impl Frame {
     /// Frames for a node that is not enrolled and only forwards requests: answers and topologies.
@@ -302,6 +291,7 @@ impl Frame {
                 | Frame::Behind { .. }
                 | Frame::Stored { .. }
                 | Frame::Fetched { .. }
+                | Frame::CollectionAnswer { .. }
                 | Frame::FetchedFor { .. }
                 | Frame::Collected { .. }
                 | Frame::List { .. }
@@ -310,6 +300,7 @@ impl Frame {
                 | Frame::Topology(_)
                 | Frame::Promised { .. }
                 | Frame::Accepted { .. }
+                | Frame::FeedAnswer { .. }
         )
     }
 
@@ -321,10 +312,13 @@ impl Frame {
             | Frame::KeepHint { id, .. }
             | Frame::Fetch { id, .. }
             | Frame::FetchFor { id, .. }
+            | Frame::CollectionQuery { id, .. }
             | Frame::Collect { id, .. }
+            | Frame::Gather { id, .. }
             | Frame::Select { id, .. }
             | Frame::Prepare { id, .. }
             | Frame::Accept { id, .. }
+            | Frame::FeedAsk { id, .. }
             | Frame::Compare { id, .. } => Some(*id),
             Frame::Page(page) => Some(page.id),
             _ => None,
@@ -355,6 +349,7 @@ impl Envelope {
                 Frame::Fetched { record: Some(record), .. }
                 | Frame::FetchedFor { record: Some(record), .. }
                 | Frame::Promised { record: Some(record), .. } => record.len(),
+                Frame::FeedAnswer { answer, .. } => answer.bytes(),
                 _ => 0,
             }
     }
@@ -374,7 +369,7 @@ impl Envelope {
 /// Why bytes are no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
-    /// Of a number that this release does not know. A later one may.
+    /// The frame has a number that this release does not know. A later one may.
     Unknown,
     Malformed,
 }
@@ -395,6 +390,7 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
             put_varint(out, origin.stamp.0);
             put_varint(out, origin.remaining_ms);
             out.push(origin.check as u8);
+            put_varint(out, origin.operation.unwrap_or(0));
             write.encode(out);
         }
         Frame::FetchFor { id, key, request } => {
@@ -435,17 +431,7 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
         }
         Frame::Stored { id, outcome } => {
             begin(out, 4, id);
-            let (number, stamp) = match outcome {
-                StoreOutcome::Applied => (0, Stamp::ZERO),
-                StoreOutcome::Superseded(stamp) => (1, *stamp),
-                StoreOutcome::Fenced => (2, Stamp::ZERO),
-                StoreOutcome::Purged => (3, Stamp::ZERO),
-                StoreOutcome::WrongType => (4, Stamp::ZERO),
-                StoreOutcome::KeyDecided => (5, Stamp::ZERO),
-                StoreOutcome::Refilling => (6, Stamp::ZERO),
-            };
-            out.push(number);
-            put_varint(out, stamp.0);
+            outcome.encode(out);
         }
         Frame::Fetch { id, key } => {
             begin(out, 5, id);
@@ -462,6 +448,10 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
             put_bytes(out, start);
             put_optional(out, end.as_ref());
             put_varint(out, u64::from(*limit));
+        }
+        Frame::Gather { id, wanted } => {
+            begin(out, 62, id);
+            wanted.encode(out);
         }
         Frame::Collected { id, records, upto } => {
             begin(out, 8, id);
@@ -533,6 +523,8 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
         Frame::Prepare { .. } | Frame::Promised { .. } | Frame::Accept { .. } | Frame::Accepted { .. } => {
             ballot::encode(frame, out);
         }
+        Frame::FeedAsk { .. } | Frame::FeedAnswer { .. } => feed::encode(frame, out),
+        Frame::CollectionQuery { .. } | Frame::CollectionAnswer { .. } => collection::encode(frame, out),
     }
 }
 
@@ -557,17 +549,17 @@ fn decode_frame(reader: &mut Reader) -> Option<Result<Frame, FrameError>> {
             let reason = if reader.bool()? { StoreReason::Repair } else { StoreReason::Write };
             Frame::Store { id, key: key(reader)?, record: reader.bytes()?, reason }
         }
-        4 => Frame::Stored { id, outcome: outcome(reader)? },
+        4 => Frame::Stored { id, outcome: StoreOutcome::decode(reader)? },
         5 => Frame::Fetch { id, key: key(reader)? },
-        6 => Frame::Fetched { id, record: optional(reader)?, marks: Watermarks::decode(reader)? },
+        6 => Frame::Fetched { id, record: reader.optional()?, marks: Watermarks::decode(reader)? },
         7 => Frame::Collect {
             id,
             namespace_id: u32::try_from(reader.varint()?).ok()?,
             start: reader.bytes()?,
-            end: optional(reader)?,
+            end: reader.optional()?,
             limit: u16::try_from(reader.varint()?).ok()?,
         },
-        8 => Frame::Collected { id, records: records(reader)?, upto: optional(reader)? },
+        8 => Frame::Collected { id, records: records(reader)?, upto: reader.optional()? },
         9 => Frame::Declined { id },
         10 => Frame::AskTopology,
         11 => Frame::Topology(reader.bytes()?),
@@ -591,11 +583,11 @@ fn decode_frame(reader: &mut Reader) -> Option<Result<Frame, FrameError>> {
         }
         20 => Frame::Replicate { id, entry: reader.bytes()? },
         21 => Frame::RemoteRead { id, key: key(reader)?, session: reader.bytes()? },
-        22 => Frame::RemoteReadResult { id, record: optional(reader)? },
+        22 => Frame::RemoteReadResult { id, record: reader.optional()? },
         23 => Frame::Heartbeat(Box::new(RegionHeartbeat::decode(reader)?)),
         24 => Frame::Select { id, query: Box::new(Query::decode(reader)?) },
         25 => {
-            let after = optional(reader)?;
+            let after = reader.optional()?;
             Frame::List { id, after, limit: u16::try_from(reader.varint()?).ok()? }
         }
         26 => {
@@ -606,43 +598,22 @@ fn decode_frame(reader: &mut Reader) -> Option<Result<Frame, FrameError>> {
         40 => {
             let (stamp, remaining_ms) = (Stamp(reader.varint()?), reader.varint()?);
             let check = StampCheck::from_number(reader.u8()?)?;
-            let origin = Some(WriteOrigin { stamp, remaining_ms, check });
+            let operation = Some(reader.varint()?).filter(|name| *name != 0);
+            let origin = Some(WriteOrigin { stamp, remaining_ms, check, operation });
             Frame::Forward { id, origin, write: Arc::new(Write::decode(reader)?) }
         }
         42 => Frame::FetchFor { id, key: key(reader)?, request: reader.varint()? },
-        43 => Frame::FetchedFor { id, record: optional(reader)?, attempts: optional(reader)? },
+        43 => Frame::FetchedFor { id, record: reader.optional()?, attempts: reader.optional()? },
         41 => {
             let stamp = Stamp(reader.varint()?);
             Frame::Behind { id, stamp, check: StampCheck::from_number(reader.u8()?)? }
         }
         50..=53 => ballot::decode(number, id, reader)?,
+        70..=71 => feed::decode(number, id, reader)?,
+        60 | 61 => collection::decode(number, id, reader)?,
+        62 => Frame::Gather { id, wanted: Box::new(ScanRange::decode(reader)?) },
         _ => return None,
     }))
-}
-
-fn outcome(reader: &mut Reader) -> Option<StoreOutcome> {
-    let (number, stamp) = (reader.u8()?, Stamp(reader.varint()?));
-    Some(match number {
-        0 => StoreOutcome::Applied,
-        1 => StoreOutcome::Superseded(stamp),
-        2 => StoreOutcome::Fenced,
-        3 => StoreOutcome::Purged,
-        4 => StoreOutcome::WrongType,
-        5 => StoreOutcome::KeyDecided,
-        6 => StoreOutcome::Refilling,
-        _ => return None,
-    })
-}
-
-fn put_optional(out: &mut Vec<u8>, bytes: Option<&Bytes>) {
-    out.push(u8::from(bytes.is_some()));
-    if let Some(bytes) = bytes {
-        put_bytes(out, bytes);
-    }
-}
-
-fn optional(reader: &mut Reader) -> Option<Option<Bytes>> {
-    if reader.bool()? { reader.bytes().map(Some) } else { Some(None) }
 }
 
 fn key(reader: &mut Reader) -> Option<Key> {
@@ -650,7 +621,7 @@ fn key(reader: &mut Reader) -> Option<Key> {
 }
 
 fn optional_key(reader: &mut Reader) -> Option<Option<Key>> {
-    match optional(reader)? {
+    match reader.optional()? {
         Some(bytes) => Key::from_bytes(bytes).map(Some),
         None => Some(None),
     }
@@ -674,18 +645,4 @@ fn put_shard(out: &mut Vec<u8>, shard: Shard) {
 
 fn shard(reader: &mut Reader) -> Option<Shard> {
     Some(Shard { partition: Partition(reader.u8()?), copies: reader.u8()? })
-}
-
-fn put_known(out: &mut Vec<u8>, known: &StampVector) {
-    put_varint(out, known.len() as u64);
-    for (actor, stamp) in known {
-        actor.encode(out);
-        put_varint(out, stamp.0);
-    }
-}
-
-fn known(reader: &mut Reader) -> Option<StampVector> {
-    let entry = |reader: &mut Reader| Some((Actor::decode(reader)?, Stamp(reader.varint()?)));
-    let count = Some(reader.count()?).filter(|count| *count <= KNOWN_MAX)?;
-    (0..count).map(|_| entry(reader)).collect()
 }

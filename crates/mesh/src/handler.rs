@@ -13,11 +13,11 @@ use crate::json::Json;
 use crate::siblings::Siblings;
 use crate::versioned::{VersionedMap, VersionedValue};
 use base::codec::{Reader, put_bytes};
-use base::{Code, Rng};
+use base::{Code, FormatLevel, Rng};
 use bytes::Bytes;
 
 const VERSION: u8 = 2;
-/// Without a version of each entry; read, never written.
+/// Without a version of each entry: the oldest formats of a cluster.
 const UNVERSIONED: u8 = 1;
 const HANDLERS_MAX: usize = 256;
 const NAME_BYTES_MAX: usize = 128;
@@ -269,9 +269,14 @@ impl Handlers {
         })
     }
 
-    pub fn encode(&self) -> Bytes {
-        let mut out = vec![VERSION];
-        self.registered.encode_to(&mut out);
+    pub fn encode(&self, level: FormatLevel) -> Bytes {
+        let is_old = level == FormatLevel::OLDEST;
+        let mut out = vec![if is_old { UNVERSIONED } else { VERSION }];
+        if is_old {
+            self.registered.encode_unversioned_to(&mut out);
+        } else {
+            self.registered.encode_to(&mut out);
+        }
         out.into()
     }
 

@@ -15,6 +15,11 @@ impl Stamp {
         Stamp(ms.min((1 << 48) - 1) << 16)
     }
 
+    /// The last of its millisecond.
+    pub fn end_of_ms(self) -> Stamp {
+        Stamp(self.0 | u64::from(u16::MAX))
+    }
+
     pub fn ms(self) -> u64 {
         self.0 >> 16
     }
@@ -36,7 +41,7 @@ pub struct HybridClock {
 }
 
 impl HybridClock {
-    /// Stamps come after `last`: the newest that this node has vouched for in an earlier life.
+    /// Stamps come after `last`: the newest that this node has vouched for in an earlier incarnation.
     pub fn new(last: Stamp, drift_max: Duration) -> HybridClock {
         HybridClock { last, drift_max }
     }
@@ -47,7 +52,7 @@ impl HybridClock {
         self.last
     }
 
-    /// No stamp at or below this one will be given any more.
+    /// The last stamp that was given or observed: every later one is greater.
     pub fn last(&self) -> Stamp {
         self.last
     }

@@ -12,8 +12,9 @@ use crate::actor::RegionId;
 use crate::electorates::{Electorate, Electorates, electorate_id};
 use crate::home::Home;
 use crate::homes::{HomeScope, Homes, Ownership};
+use crate::mutant::Mutant;
 use base::Instant;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ struct RegionClaim {
     at: Instant,
     process: ProcessId,
     stamp: u64,
-    /// When this node said what the other region has heard last.
+    /// When this node sent the last message that the other region has confirmed.
     confirmed: Option<Instant>,
     electorate: Option<u64>,
 }
@@ -70,7 +71,7 @@ pub struct HomeActions {
     /// In place of what the region has agreed on.
     pub next: Option<Homes>,
     pub next_electorates: Option<Electorates>,
-    /// Of the scopes with a lease: what this region may write as of now, and for how long.
+    /// The scopes with a lease that this region may write as of now, and for how long.
     pub held: Vec<HomeLease>,
 }
 
@@ -117,14 +118,8 @@ impl HomeElection {
     }
 
     pub fn tick(&mut self, now: Instant, leads: bool, agreed: AgreedHomes<'_>) -> HomeActions {
-        if planted(Mutant::ElectorateNotAgreed) {
-            let electorates = &Electorates::agreed(agreed.table.clone());
-            return self.decide(now, leads, AgreedHomes { electorates, ..agreed });
-        }
-        self.decide(now, leads, agreed)
-    }
-
-    fn decide(&mut self, now: Instant, leads: bool, agreed: AgreedHomes<'_>) -> HomeActions {
+        let alone = planted(Mutant::ElectorateNotAgreed).then(|| Electorates::agreed(agreed.table.clone()));
+        let agreed = AgreedHomes { electorates: alone.as_ref().unwrap_or(agreed.electorates), ..agreed };
         let AgreedHomes { homes, electorates, table } = agreed;
         if !leads {
             (self.leading_since, self.wanted) = (None, None);
@@ -207,7 +202,7 @@ impl HomeElection {
         for claims in self.claims.iter() {
             for (scope, theirs) in claims.1.homes.iter() {
                 if self.is_better(now, *claims.0, theirs, scope, next.get(scope)) {
-                    // Too many are not taken over; the owner's word stands all the same.
+                    // A table that is full keeps what it has; the owner's claim holds all the same.
                     let _ = next.set(scope.clone(), theirs);
                 }
             }

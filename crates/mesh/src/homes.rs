@@ -57,7 +57,7 @@ pub struct Ownership {
 }
 
 impl Ownership {
-    /// Of two, the later one counts: what is decided stands above candidates of its epoch.
+    /// The order of two ownerships, of which the later counts: what is decided stands above candidates of its epoch.
     pub fn rank(&self) -> (u64, bool, RegionId) {
         (self.home.epoch, self.settled, self.home.region)
     }
@@ -67,9 +67,9 @@ impl Ownership {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HomeTransfer {
     pub to: RegionId,
-    /// Another than the next.
+    /// The epoch, if it is not the next one.
     pub epoch: Option<u64>,
-    /// Another than it has.
+    /// A new duration of the lease, if it changes.
     pub lease_ms: Option<u64>,
 }
 

@@ -11,7 +11,7 @@ const NAMESPACE_ID_BYTES: usize = 4;
 pub const REQUESTS: u32 = u32::MAX;
 const REQUEST_BYTES: usize = 8;
 
-/// It knows its hash, which is asked for again and again on the way of a write.
+/// A key of the data plane. It keeps its hash, which every step of a write asks for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     bytes: Bytes,

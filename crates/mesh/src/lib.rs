@@ -5,11 +5,12 @@
 //!
 //! Exported, in groups:
 //! - the machine of a node: `Mesh` with its `Params`, `Input`, `Output` and `MachineStatus`;
-//! - requests and replies: `Request`, `Write`, `Get`, `Scan`, `Query`, `Reply`, `Level`, `Session`;
+//! - requests and replies: `Request`, `Write`, `Get`, `Scan`, `Query`, `Reply`, `Level`, `Session`, and `MeshCall` with the reply to each;
 //! - records: `Key`, `Record`, `Body`, `Kind`, `Op` and how they merge, with `Context`, `Dot`, `Stamp` and `Ballot` for their order;
 //! - frames between nodes: `Envelope`, `Frame` and what frames carry;
 //! - the ring: `Topology`, `Placement`, `Partition`, and `MeshPlan` with the `Controller` that changes it;
 //! - regions and homes: `Regions`, `Homes`, `HomeElection`, `Electorates`, `DocumentExchange`;
+//! - the change feed: `Follower` with what it asks of nodes and tells its subscriptions;
 //! - merge handlers: `Handlers`, `Handler`, `Script`;
 //! - storage: `Persist`, `Flush`, `DiskSpace`, `Incarnation`, and the module `rows` for the layout of keys and batches.
 //!
@@ -18,6 +19,7 @@
 mod actor;
 mod attempts;
 mod ballot;
+mod call;
 pub mod collection;
 mod conflict;
 mod context;
@@ -30,6 +32,7 @@ pub mod documents;
 mod dots;
 mod electorates;
 mod explain;
+mod feed;
 mod frame;
 mod handler;
 mod hlc;
@@ -44,6 +47,7 @@ mod log;
 mod merge;
 mod mesh;
 mod moves;
+mod mutant;
 pub mod namespaces;
 mod node_report;
 mod op;
@@ -59,6 +63,7 @@ mod resolve;
 mod restored;
 mod ring;
 pub mod rows;
+mod sealed;
 mod session;
 mod set;
 mod siblings;
@@ -72,10 +77,12 @@ pub use mesh::{
     Destination, Input, MachineStatus, Mesh, MeshEvent, Now, Output, Params, Persist, RegionState,
 };
 
-pub use query::Query;
+pub use call::{ListConflicts, ListRows, MeshCall, NotDone, Read};
+pub use mutant::Mutant;
+pub use query::{Query, ScanRange};
 pub use request::{
-    ConflictPage, Get, GetResult, Level, Missing, Reply, Request, RowPage, Scan, ScanPage, Write,
-    request_hash,
+    ConflictPage, ElementsPage, ElementsQuery, ElementsRead, Get, GetResult, Level, Missing, Reply, Request,
+    RowPage, Scan, ScanPage, ScanView, Write, request_hash,
 };
 pub use session::Session;
 
@@ -85,21 +92,28 @@ pub use conflict::{Conflict, row_key as conflict_row_key};
 pub use context::{Context, Span};
 pub use decimal::Decimal;
 pub use explain::Explanation;
+pub use feed::{
+    Change, ChangeKind, FeedAnswer, FeedAsk, FeedChange, FeedCursor, FeedOutput, FeedRange, FeedScan,
+    Follower, ShardSet, Subscription, SubscriptionId, Target,
+};
 pub use hlc::Stamp;
-pub use index::rows as index_rows;
+pub use index::{is_value as is_index_value, rows as index_rows};
 pub use json::Json;
 pub use key::Key;
 pub use merge::merge;
 pub use op::{Attributes, Op, WriteEvent, apply as apply_op};
 pub use record::{Body, Fence, Header, Kind, METADATA_MAX, Record};
 pub use restored::{
-    RestoreRun, joined as joined_copies, key_of_row as saved_key_of_row, write_of as restoring_write,
+    RestoreRun, element_of_row as saved_element_of_row, joined as joined_copies,
+    key_of_row as saved_key_of_row, restoring_elements, rows_of_elements as saved_rows_of_elements,
+    write_of as restoring_write, write_of_elements as restoring_write_of_elements,
 };
 pub use siblings::{Sibling, Siblings};
 
 pub use frame::{
-    Envelope, ExchangeAnswer, ExchangeEntry, ExchangePage, Frame, FrameError, OpId, RegionHeartbeat, Shard,
-    StampCheck, StoreOutcome, StoreReason, WriteOrigin,
+    CollectionAnswer, CollectionQuestion, CollectionView, ELEMENTS_MAX, Envelope, ExchangeAnswer,
+    ExchangeEntry, ExchangePage, Frame, FrameError, OpId, QueryPurpose, RegionHeartbeat, Shard, StampCheck,
+    StoreOutcome, StoreReason, WriteOrigin, Writer,
 };
 pub use tree::{Buckets, TREE_LEAVES};
 pub use watermarks::Watermarks;

@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::record::Record;
-use base::checksum::crc32;
+use crate::sealed::{seal, unseal};
 use base::codec::{Reader, put_bytes, put_varint};
 use bytes::{BufMut, Bytes};
 
@@ -48,21 +48,12 @@ impl LogEntry {
         out.put_u64_le(self.stamp.0);
         put_varint(&mut out, self.at_ms);
         put_bytes(&mut out, &self.record);
-        let sum = crc32(&[&out]);
-        out.put_u32_le(sum);
-        out.into()
+        seal(out)
     }
 
     /// None for what was damaged on the way, too.
     pub fn decode(bytes: Bytes) -> Option<LogEntry> {
-        let body = bytes.len().checked_sub(4)?;
-        if Reader::new(bytes.slice(body..)).u32()? != crc32(&[&bytes[..body]]) {
-            return None;
-        }
-        let mut reader = Reader::new(bytes.slice(..body));
-        if reader.u8()? != VERSION {
-            return None;
-        }
+        let mut reader = unseal(&bytes, VERSION)?;
         let (seq, prev) = (reader.varint()?, reader.varint()?);
         let operation = match reader.u8()? {
             0 => LogOperation::Insert,
@@ -92,7 +83,7 @@ pub struct LogHead {
     pub last: u64,
     /// Entries up to here are gone.
     pub trimmed: u64,
-    /// That of the last entry that went.
+    /// The stamp of the last entry that was removed.
     pub trimmed_stamp: Stamp,
     /// Bytes of the entries that are there.
     pub bytes: u64,

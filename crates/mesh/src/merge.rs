@@ -1,16 +1,17 @@
 //! Merges two states of one key into the state that has seen both.
 //! The header and a register's value are the greater by rank; mergeable bodies are joined; contexts are united. The merge is
 //! commutative, associative and idempotent. A last-write-wins value that loses against one that had not seen it is returned,
-//! so that no write is lost silently. Of two ballots the higher one stays as it is: it was made from what a majority of the
+//! so that no write is lost silently; so are custom values that a write replaces because they cannot be merged with it. Of two ballots the higher one stays as it is: it was made from what a majority of the
 //! replicas had, and nothing is merged into it.
 
 #[cfg(test)]
 mod tests;
 
+use crate::mutant::Mutant;
 use crate::record::{Body, RECENT_MAX, RecentRequest, Record};
 use crate::set::OrSet;
 use crate::siblings::Siblings;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use std::cmp::Ordering;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub struct Merged {
     pub loser: Option<Record>,
 }
 
-/// What both sides have seen.
+/// Merges two records into one that has seen what both have seen.
 pub fn merge(left: &Record, right: &Record) -> Merged {
     let rank = left.rank(right);
     let (greater, lesser) = if rank == Ordering::Less { (right, left) } else { (left, right) };
@@ -43,11 +44,20 @@ pub fn merge(left: &Record, right: &Record) -> Merged {
     let alone = !same_thing || left.kind.is_last_write_wins();
     let unseen = rank != Ordering::Equal && !greater.context.covers(lesser.header.dot);
     let differs = lesser.body != greater.body || lesser.header.tombstone != greater.header.tombstone;
-    let loser = (alone && unseen && differs).then(|| lesser.clone());
+    let is_unmerged = rank != Ordering::Equal && same_thing && is_replaced_apart(greater, lesser);
+    let loser = (alone && unseen && differs || is_unmerged).then(|| lesser.clone());
     Merged { record, loser }
 }
 
-/// What a higher ballot had not seen and hides: a plain write, or one of an earlier home. A lower ballot of the same home
+/// Whether values of the lesser went for a write that they could not be merged with.
+fn is_replaced_apart(greater: &Record, lesser: &Record) -> bool {
+    let (Body::Siblings(newer), Body::Siblings(older)) = (&greater.body, &lesser.body) else { return false };
+    let is_kept = |dot| newer.values().iter().any(|sibling| sibling.dot == dot);
+    let is_gone = |dot| greater.context.covers(dot) && !is_kept(dot);
+    greater.header.replaces_apart() && older.values().iter().any(|sibling| is_gone(sibling.dot))
+}
+
+/// The record that a higher ballot had not seen and hides: a plain write, or one of an earlier home. A lower ballot of the same home
 /// was a proposal that was never decided, or that the higher one was made of.
 fn passed_over(greater: &Record, lesser: &Record) -> Option<Record> {
     let term = |record: &Record| record.ballot().map(|ballot| ballot.round.term);

@@ -6,6 +6,7 @@
 //! batch that they wait for; the caller need not.
 
 mod coordinator;
+mod feed;
 mod io;
 mod membership;
 mod remote_regions;
@@ -17,19 +18,21 @@ mod status;
 mod tests;
 
 pub use io::{Destination, Input, MeshEvent, Now, Output, Params, Persist};
+pub(crate) use membership::routes::Routes;
 pub use remote_regions::RegionState;
 pub use status::MachineStatus;
 
 use crate::frame::{Envelope, Frame, OpId, StoreOutcome};
 use crate::overlay::Seq;
+use crate::query::ScanRange;
 use crate::request::{Reply, Request};
 use crate::rows::{self, Row, Rows};
 use crate::topology::Topology;
 use base::limits::{MESH_OPERATIONS_MAX, MESH_OVERLAY_BYTES_MAX};
 use base::{Code, Instant, NodeId, ReplyToken};
 use bytes::Bytes;
-use coordinator::scans::ScanRange;
 use coordinator::{Client, Coordinator, Operation, Pending};
+use feed::FeedCaller;
 use membership::Membership;
 use remote_regions::RemoteRegions;
 use repair::Repair;
@@ -38,7 +41,7 @@ use repair::hints::Hints;
 use replica::storage::{Storage, Then};
 use replica::{Replica, is_of_another_incarnation};
 
-/// What a step works with: the clocks, the stored rows, and the output of the turn.
+/// The context of a step: the clocks, the stored rows, and the output of the turn.
 struct Turn<'a> {
     now: Now,
     rows: &'a dyn Rows,
@@ -64,7 +67,7 @@ impl Mesh {
         let remote = RemoteRegions::load(params.actor, !is_another, &storage, rows);
         let mut mesh = Mesh {
             replica: Replica::open(&params, &membership.topology, storage, rows),
-            coordinator: Coordinator::new(params.boot),
+            coordinator: Coordinator::new(params.actor.incarnation, params.boot),
             repair: Repair::new(Hints::of(&membership.topology, membership.me)),
             membership,
             remote,
@@ -92,8 +95,10 @@ impl Mesh {
             Input::Topology(topology) => self.step_topology(t, topology),
             Input::Enrolled { wiped } => self.step_enrolled(wiped),
             Input::Lost(peer) => {
-                self.membership.peers.mark_unanswered(peer, now.at);
+                self.membership.peers.mark_lost(peer, now.at);
                 self.resend_entries_of(t, peer);
+                self.end_feeds_of(t, peer);
+                self.pass_over_lost(t, peer);
             }
             Input::PurgeBound(stamp) => self.repair.purge_bound = stamp,
             Input::Regions(regions) => self.step_regions(t, regions),
@@ -127,7 +132,10 @@ impl Mesh {
         self.step_hints(t);
         self.step_shards(t);
         self.step_exchanges(t);
+        self.tick_feed(t);
         self.step_purge(t);
+        self.step_sweeps(t);
+        self.step_expiries(t);
         self.step_streams(t);
         self.step_heartbeats(t);
         self.replica.step_flush(t.now.at);
@@ -146,7 +154,9 @@ impl Mesh {
             Request::Batch(writes) => self.start_batch(t, token, writes, deadline),
             Request::Scan(scan) => self.start_scan(t, token, scan, deadline),
             Request::Conflicts { after, limit } => self.start_listing(t, token, after, limit, deadline),
+            Request::Elements(read) => self.start_read_elements(t, token, *read, deadline),
             Request::Rows { from } => self.answer_rows(t, token, &from),
+            Request::Feed { node, ask } => self.start_feed(t, token, node, *ask, deadline),
         }
     }
 
@@ -159,7 +169,9 @@ impl Mesh {
             match frame {
                 Frame::Fetch { id, .. }
                 | Frame::FetchFor { id, .. }
+                | Frame::CollectionQuery { id, .. }
                 | Frame::Collect { id, .. }
+                | Frame::Gather { id, .. }
                 | Frame::Select { id, .. }
                 | Frame::Prepare { id, .. }
                 | Frame::Accept { id, .. }
@@ -194,9 +206,19 @@ impl Mesh {
                 self.step_fetched_for(t, from, id, record, attempts);
             }
             Frame::Fetched { id, record, marks } => self.step_fetched(t, from, id, record, marks),
-            Frame::Collect { id, namespace_id, start, end, limit } => {
-                self.step_collect(t, from, id, ScanRange { namespace_id, start, end, limit });
+            Frame::CollectionQuery { id, key, purpose, question } => {
+                self.step_look(t, from, id, &key, purpose, &question);
             }
+            Frame::CollectionAnswer { id, view } => self.step_collection_answer(t, from, id, *view),
+            Frame::Collect { id, namespace_id, start, end, limit } => {
+                self.step_collect(
+                    t,
+                    from,
+                    id,
+                    ScanRange { namespace_id, start, end, limit, view: Default::default() },
+                );
+            }
+            Frame::Gather { id, wanted } => self.step_gather(t, from, id, &wanted),
             Frame::Select { id, query } => self.step_select(t, from, id, &query),
             Frame::Collected { id, records, upto } => self.step_collected(t, from, id, records, upto),
             Frame::List { id, after, limit } => self.step_list(t, from, id, after.as_ref(), limit),
@@ -229,6 +251,8 @@ impl Mesh {
             frame @ (Frame::Promised { .. } | Frame::Accepted { .. }) => {
                 self.step_ballot_answer(t, from, frame);
             }
+            Frame::FeedAsk { id, ask } => self.serve_feed(t, FeedCaller::Peer(from, id), *ask),
+            Frame::FeedAnswer { id, answer } => self.step_feed_answer(t, from, id, answer),
             // Frames between regions only.
             Frame::Replicate { .. }
             | Frame::RemoteRead { .. }
@@ -243,6 +267,7 @@ impl Mesh {
             self.perform(t, then);
         }
         self.pump_all(t);
+        self.step_feed(t);
     }
 
     fn perform(&mut self, t: &mut Turn<'_>, then: Then) {
@@ -251,11 +276,11 @@ impl Mesh {
             Then::Stored(id, outcome) => self.step_stored(t, self.membership.me, id, outcome),
             Then::SendToReplicas(id) => self.send_to_replicas(t, id),
             Then::FetchLocal(id) => self.fetch_here(t, id),
+            Then::GatherHere(id) => self.gather_here(t, id),
             Then::Repair(id) => self.repair(t, id),
             Then::RepairRegions(id) => self.repair_regions(t, id),
             Then::Exchanged(id) => self.step_exchanged(t, id),
-            Then::Synced(shard, known, marks) => self.record_synced(shard, &known, &marks),
-            Then::SyncedWithRegion(region, shard, marks) => self.record_region_synced(region, shard, &marks),
+            Then::Synced(from, shard, known, marks) => self.record_synced_by(from, shard, known, &marks),
             Then::Logged(seq) => self.remote.durable = self.remote.durable.max(seq),
             Then::Identity { dots, floor } => {
                 self.replica.dots.reserved(dots);
@@ -263,6 +288,10 @@ impl Mesh {
             }
             Then::MoveReport(report) => t.out.reports.push(report),
             Then::BallotAnswer(frame) => self.step_ballot_answer(t, self.membership.me, frame),
+            Then::SendFeed(caller, answer) => self.send_feed(t, caller, answer),
+            Then::QueryCollectionHere(id, key, question) => {
+                self.query_collection_here(t, id, &key, &question)
+            }
             Then::Propose(id, record, ballot) => self.propose_joined(t, id, record, ballot),
         }
     }
@@ -304,6 +333,7 @@ impl Mesh {
             }
             Client::SessionRead(id) => self.session_read_done(t, id, reply),
             Client::GlobalRead(id) => self.global_read_local(t, id, reply),
+            Client::ScanRead(id, at) => self.scan_read_done(t, id, at, reply),
             Client::RemoteNode(node, id) => {
                 let frame = match reply {
                     Reply::Found(record) => {
@@ -330,10 +360,14 @@ impl Mesh {
             match self.coordinator.operations.get(&id) {
                 Some(pending) if pending.deadline <= t.now.at => self.expire(t, id),
                 Some(Pending { operation: Operation::Read(_), .. }) => self.hedge(t, id),
+                Some(Pending { operation: Operation::Scan(_), .. }) => self.ask_again(t, id),
                 Some(Pending { operation: Operation::SessionRead(_), .. }) => self.wake_session_read(t, id),
                 Some(Pending { operation: Operation::Forward(_), .. }) => self.retry_forward(t, id),
                 Some(Pending { operation: Operation::Write(_), .. }) => self.resend_write(t, id),
                 Some(Pending { operation: Operation::Propose(_), .. }) => self.retry_proposal(t, id),
+                Some(Pending { operation: Operation::ReadElements(_), .. }) => self.retry_elements(t, id),
+                Some(Pending { operation: Operation::Gather(_), .. }) => self.retry_gathering(t, id),
+                Some(Pending { operation: Operation::Walk(_), .. }) => self.resume_walk(t, id),
                 _ => {}
             }
         }
@@ -345,7 +379,7 @@ impl Mesh {
             Operation::Write(writing) => self.expire_write(t, *writing),
             Operation::Forward(forwarding) => self.expire_forward(t, *forwarding),
             Operation::Read(reading) => self.expire_read(t, *reading),
-            Operation::Scan(scanning) => self.expire_scan(t, *scanning),
+            Operation::Scan(scanning) => self.expire_scan(t, *scanning, pending.deadline),
             Operation::List(listing) => self.expire_listing(t, *listing),
             Operation::Exchange(exchanging) => self.expire_exchange(t, *exchanging),
             Operation::GiveRecord(exchange) => self.expire(t, exchange),
@@ -355,6 +389,10 @@ impl Mesh {
             Operation::SessionRead(guarding) => self.expire_session_read(t, id, *guarding),
             Operation::GlobalRead(globally) => self.expire_global_read(t, *globally),
             Operation::Propose(proposing) => self.expire_proposing(t, id, *proposing),
+            Operation::Feed(op) => self.end_feed(t, &op),
+            Operation::ReadElements(reading) => self.expire_elements(t, &reading),
+            Operation::Gather(gathering) => self.expire_gathering(t, &gathering),
+            Operation::Walk(walk) => self.walk_ended(t, id, *walk, false),
         }
     }
 
@@ -370,6 +408,10 @@ impl Mesh {
             Some(Operation::SendToRegion(_)) => self.decline_region_send(t, id),
             Some(Operation::SessionRead(_)) => self.decline_session_read(t, from, id),
             Some(Operation::Propose(_)) => self.coordinator.decline_proposing(t, id),
+            Some(Operation::Feed(_)) => self.decline_feed(t, id),
+            Some(Operation::ReadElements(_)) => self.decline_elements(t, from, id),
+            Some(Operation::Gather(_)) => self.decline_gathering(t, from, id),
+            Some(Operation::Walk(_)) => self.expire(t, id),
             // Others may answer yet.
             Some(Operation::ApplyRemote(_) | Operation::GlobalRead(_)) | None => {}
         }
@@ -383,6 +425,7 @@ impl Mesh {
             Some(Operation::Read(_)) => self.read_stored(t, from, id),
             Some(Operation::GiveRecord(_)) => self.exchange_stored(t, id),
             Some(Operation::Hint(_)) => self.hint_stored(t, id),
+            Some(Operation::ReadElements(_)) => self.elements_stored(t, from, id, outcome),
             Some(Operation::SendToRegion(_)) => self.region_send_stored(t, id, outcome),
             Some(Operation::ApplyRemote(_)) => self.remote_apply_stored(t, from, id, outcome),
             Some(Operation::GlobalRead(_)) => {

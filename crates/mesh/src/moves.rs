@@ -5,11 +5,12 @@
 //! *Switched → moved*: F of the old replicas have durably acknowledged the switch and refuse older epochs; so no reader of
 //! the old list finds a quorum that the writers of the new list have left.
 
+use crate::mutant::Mutant;
 use crate::placement::Placement;
 use crate::ring::{Partition, Partitions};
 use crate::topology::{Epoch, MovePhase, Topology};
 use base::NodeId;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The majority of `copies`.
@@ -29,7 +30,7 @@ pub enum MoveReport {
     At(Epoch),
     /// Everything that the old replicas of a partition had is here, for this number of copies.
     Filled { partition: Partition, copies: u8 },
-    /// A node that was away for too long has everything again.
+    /// A node that was away for too long has caught up.
     CaughtUp,
 }
 
@@ -38,7 +39,7 @@ pub enum MoveReport {
 pub struct MoveProgress {
     epochs: BTreeMap<NodeId, Epoch>,
     filled: BTreeSet<(Partition, u8, NodeId)>,
-    /// Who will never answer again.
+    /// The nodes that will never answer again.
     gone: BTreeSet<NodeId>,
 }
 
@@ -85,7 +86,7 @@ impl MoveProgress {
                     steps.switch.insert(partition);
                 }
                 MovePhase::Switched
-                    if all(&|copies| self.is_heard(partition, copies, topology, placement)) =>
+                    if all(&|copies| self.is_reported(partition, copies, topology, placement)) =>
                 {
                     steps.settle.insert(partition);
                 }
@@ -100,7 +101,13 @@ impl MoveProgress {
         newcomers(placement, partition, copies).all(has_it)
     }
 
-    fn is_heard(&self, partition: Partition, copies: u8, topology: &Topology, placement: &Placement) -> bool {
+    fn is_reported(
+        &self,
+        partition: Partition,
+        copies: u8,
+        topology: &Topology,
+        placement: &Placement,
+    ) -> bool {
         let old = placement.now.of(partition, copies.into());
         let follows = |node: &NodeId| self.epochs.get(node).is_some_and(|epoch| *epoch >= topology.epoch);
         let heard = |node: &&NodeId| follows(node) || self.gone.contains(node);
@@ -108,7 +115,7 @@ impl MoveProgress {
     }
 }
 
-/// Who is in the new list of a partition and not in the old one.
+/// Nodes that are in the new list of a partition and not in the old one.
 pub fn newcomers(placement: &Placement, partition: Partition, copies: u8) -> impl Iterator<Item = NodeId> {
     let old = placement.now.of(partition, copies.into());
     placement.next.of(partition, copies.into()).iter().filter(|node| !old.contains(node)).copied()

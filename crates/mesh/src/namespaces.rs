@@ -8,9 +8,9 @@ use crate::key::REQUESTS;
 use crate::placement::COPIES_MAX;
 use crate::record::Kind;
 use crate::versioned::{VersionedMap, VersionedValue};
-use base::Code;
 use base::checksum::hash64;
 use base::codec::Reader;
+use base::{Code, FormatLevel};
 use bytes::Bytes;
 
 /// The namespace that is there without being created.
@@ -19,7 +19,7 @@ pub const DEFAULT: &str = "default";
 pub const COPIES_DEFAULT: u8 = 3;
 
 const VERSION: u8 = 2;
-/// Without a version of each entry; read, never written.
+/// Without a version of each entry: the oldest formats of a cluster.
 const UNVERSIONED: u8 = 1;
 const NAME_BYTES_MAX: usize = 64;
 const NAMESPACES_MAX: usize = 4_096;
@@ -131,7 +131,7 @@ impl Namespaces {
         Ok(())
     }
 
-    /// Whether it was there.
+    /// Whether there was such a namespace.
     pub fn remove(&mut self, name: &str, here: RegionId) -> bool {
         let was_there = self.list.get(name).is_some();
         if was_there {
@@ -145,9 +145,14 @@ impl Namespaces {
         self.list.merge(&other.list);
     }
 
-    pub fn encode(&self) -> Bytes {
-        let mut out = vec![VERSION];
-        self.list.encode_to(&mut out);
+    pub fn encode(&self, level: FormatLevel) -> Bytes {
+        let is_old = level == FormatLevel::OLDEST;
+        let mut out = vec![if is_old { UNVERSIONED } else { VERSION }];
+        if is_old {
+            self.list.encode_unversioned_to(&mut out);
+        } else {
+            self.list.encode_to(&mut out);
+        }
         out.into()
     }
 
@@ -209,7 +214,7 @@ mod tests {
         let mut namespaces = Namespaces::default();
         namespaces.set("a.b-c_1", Namespace { kind: Kind::Siblings, ..Namespace::default() }, HERE).unwrap();
         namespaces.set("z", Namespace { policy: Policy::Merge, ..Namespace::default() }, HERE).unwrap();
-        let bytes = namespaces.encode();
+        let bytes = namespaces.encode(FormatLevel::NEWEST);
         assert_eq!(Namespaces::decode(bytes.clone()), Some(namespaces));
         for cut in 0..bytes.len() {
             assert_eq!(Namespaces::decode(bytes.slice(..cut)), None);

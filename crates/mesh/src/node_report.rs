@@ -29,7 +29,7 @@ pub struct NodeReport {
     pub began: Epoch,
     /// By number of copies.
     pub filled: BTreeMap<u8, Partitions>,
-    /// The epoch at which it had everything again; zero if it was never without.
+    /// The epoch at which the node had caught up again; zero if it never had to.
     pub caught_up: Epoch,
 }
 
@@ -50,7 +50,7 @@ impl NodeReport {
     }
 
     /// Adds to what is known of a move what this node has to say about it.
-    pub fn tell(&self, from: NodeId, topology: &Topology, progress: &mut MoveProgress) {
+    pub fn record_progress(&self, from: NodeId, topology: &Topology, progress: &mut MoveProgress) {
         progress.report(from, MoveReport::At(self.at));
         if self.began == topology.began {
             for (copies, partitions) in &self.filled {

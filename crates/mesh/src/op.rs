@@ -1,25 +1,29 @@
-//! What a client wants done to a key, and doing it on the state that the origin of the write has.
+//! The operations of clients on a key, carried out on the state that the origin of the write has.
 //! The local record, the operation and the new dot go in; the new state and the delta that takes any other
 //! replica there come out, or a refusal. The delta is small for mergeable kinds and the whole for a register.
 
 use crate::actor::{Dot, RegionId};
+use crate::collection::CollectionOp;
 use crate::context::Context;
 use crate::counter::CounterState;
 use crate::hlc::Stamp;
 use crate::merge::join_recent;
+use crate::mutant::Mutant;
 use crate::record::{Body, Fence, Header, Kind, RareFields, RecentRequest, Record};
 use crate::request::Level;
 use crate::restored;
 use crate::set::OrSet;
 use crate::siblings::{Sibling, Siblings};
 use base::Code;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use bytes::Bytes;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     /// For registers and siblings.
     Put(Bytes),
+    /// For custom values: a put that takes the place of values which could not be merged with it. They go to the log of conflicts.
+    Replace(Bytes),
     /// For every kind.
     Delete,
     /// For counters, and in units of 10^-18 for numerics.
@@ -28,6 +32,8 @@ pub enum Op {
     Assign(i128),
     Insert(Bytes),
     Remove(Bytes),
+    /// For collections: operations on elements, one after the other and all in one change.
+    Elements(Vec<CollectionOp>),
     /// For every kind: the record of a backup, where there is nothing or what it replaces.
     Restore(Bytes),
 }
@@ -36,9 +42,19 @@ impl Op {
     /// The bytes of the client's value in it.
     pub fn value_bytes(&self) -> usize {
         match self {
-            Op::Put(bytes) | Op::Insert(bytes) | Op::Remove(bytes) | Op::Restore(bytes) => bytes.len(),
+            Op::Put(bytes)
+            | Op::Replace(bytes)
+            | Op::Insert(bytes)
+            | Op::Remove(bytes)
+            | Op::Restore(bytes) => bytes.len(),
+            Op::Elements(ops) => ops.iter().map(CollectionOp::bytes).sum(),
             Op::Delete | Op::Add(_) | Op::Assign(_) => 0,
         }
+    }
+
+    /// Whether nothing stays of the attributes of what was there.
+    fn replaces(&self) -> bool {
+        matches!(self, Op::Put(_) | Op::Replace(_) | Op::Delete | Op::Restore(_))
     }
 
     /// Whether what it does to a value of this kind depends on what was there before. Additions and new elements come to
@@ -47,15 +63,15 @@ impl Op {
         match self {
             Op::Put(_) => kind == Kind::Register,
             Op::Delete | Op::Remove(_) | Op::Assign(_) | Op::Restore(_) => true,
-            Op::Add(_) | Op::Insert(_) => false,
+            Op::Replace(_) | Op::Add(_) | Op::Insert(_) | Op::Elements(_) => false,
         }
     }
 }
 
-/// What comes with an operation.
+/// The attributes of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// What the client has seen: siblings in it are replaced.
+    /// The context that the client has seen: siblings in it are replaced.
     pub context: Option<Context>,
     pub expires_ms: Option<u64>,
     pub fence: Option<Fence>,
@@ -63,14 +79,23 @@ pub struct Attributes {
     /// By name.
     pub metadata: Vec<(Bytes, Bytes)>,
     pub schema: u32,
-    /// Who brings the values of a `custom` record together; the last one named stays.
+    /// The handler that merges the values of a `custom` record; the last one named stays.
     pub handler: Option<Bytes>,
     /// The hash of the client's request id.
     pub request: Option<u64>,
-    /// Who must have it before the client is told.
+    /// The name that the node where the write began has given it, so that several replicas may be asked to do it.
+    pub operation: Option<u64>,
+    /// Which replicas must have the write before the client is answered.
     pub level: Level,
     /// The write comes after everything that its session has seen: its stamp is larger than this.
     pub after: Stamp,
+}
+
+impl Attributes {
+    /// What the write is remembered by, so that it counts once: its request id, or else its name.
+    pub fn once(&self) -> Option<u64> {
+        self.request.or(self.operation)
+    }
 }
 
 /// The name and the time of a write.
@@ -161,27 +186,28 @@ fn start(local: Option<&Record>, kind: Kind, op: &Op, wall_ms: u64) -> Result<Re
 }
 
 /// A put or a delete replaces all attributes; the others keep what they do not mention.
-fn header(old: &Header, op: &Op, attributes: &Attributes, event: WriteEvent) -> Header {
-    let replaces = matches!(op, Op::Put(_) | Op::Delete | Op::Restore(_));
+pub(crate) fn header(old: &Header, op: &Op, attributes: &Attributes, event: WriteEvent) -> Header {
     let expired = old.expires_ms.is_some_and(|expires_ms| expires_ms <= event.wall_ms);
-    let inherited = old.expires_ms.filter(|_| !replaces && !expired);
+    let inherited = old.expires_ms.filter(|_| !op.replaces() && !expired);
     Header {
         dot: event.dot,
         stamp: event.stamp,
         tombstone: *op == Op::Delete,
         expires_ms: attributes.expires_ms.or(inherited),
-        rare: rare(old, replaces, attributes).filter(|rare| *rare != RareFields::default()).map(Box::new),
+        rare: rare(old, op, attributes).filter(|rare| *rare != RareFields::default()).map(Box::new),
     }
 }
 
-fn rare(old: &Header, replaces: bool, attributes: &Attributes) -> Option<RareFields> {
+fn rare(old: &Header, op: &Op, attributes: &Attributes) -> Option<RareFields> {
     let Attributes { fence, home, metadata, schema, handler, .. } = attributes;
-    let says_nothing = fence.is_none() && home.is_none() && metadata.is_empty();
+    let (replaces, replaces_apart) = (op.replaces(), matches!(op, Op::Replace(_)));
+    let says_nothing = fence.is_none() && home.is_none() && metadata.is_empty() && !replaces_apart;
     if says_nothing && *schema == 0 && handler.is_none() && old.rare.is_none() {
         return None;
     }
     let mut rare = old.rare.as_deref().filter(|_| !replaces).cloned().unwrap_or_default();
     rare.fence = fence.clone();
+    rare.replaces_apart = replaces_apart;
     let inherited = old.rare.as_ref().and_then(|rare| rare.handler.clone());
     rare.handler = handler.clone().or(inherited);
     rare.home = home.or(rare.home);
@@ -194,13 +220,14 @@ fn rare(old: &Header, replaces: bool, attributes: &Attributes) -> Option<RareFie
     Some(rare)
 }
 
-/// What has expired counts no more; the delta of a tally is returned, those of the others are in `seen`.
+/// Clears an expired body, which counts no more; the delta of a tally is returned, those of the others are in `seen`.
 fn clear(body: &mut Body, seen: &mut Context) -> Option<CounterState> {
     match body {
         Body::Register(_) => {}
         Body::Counter(counter) => return Some(counter.clear()),
         Body::Set(set) => set.clear(seen),
         Body::Siblings(siblings) => siblings.clear(seen),
+        Body::Collection(_) => {}
     }
     None
 }
@@ -230,7 +257,7 @@ fn change(
             set.clear(seen);
             return Ok(Body::Set(OrSet::default()));
         }
-        (Body::Siblings(siblings), Op::Put(value)) => {
+        (Body::Siblings(siblings), Op::Put(value) | Op::Replace(value)) => {
             let sibling = Sibling { dot: event.dot, stamp: event.stamp, value: value.clone() };
             let read = attributes.context.clone().unwrap_or_default();
             return Ok(Body::Siblings(siblings.put(sibling, &read, seen)?));

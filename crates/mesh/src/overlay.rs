@@ -1,5 +1,7 @@
 //! Rows that are written and not flushed yet, in two generations: one that grows and one that is being flushed. Reads look
 //! here before the store. Each row carries the batch that makes it durable, so that no reply reveals it earlier.
+//! This is not `node`'s overlay: that one keeps every version, in the order of revisions, and replies only about what a
+//! majority has; here a later row replaces an earlier one, in any order of keys, so rows are found by hash.
 
 mod generation;
 mod order;
@@ -10,6 +12,7 @@ use bytes::Bytes;
 use generation::{Generation, PutResult, RowEntry};
 use order::Order;
 use std::cell::{Ref, RefCell};
+use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -40,7 +43,7 @@ pub struct FlushedRows {
 
 #[derive(Default)]
 pub(crate) struct Overlay {
-    /// Of the hashes: nothing that anybody sees depends on it.
+    /// The seed of the hashes: no result depends on it.
     seed: u64,
     growing: Generation,
     growing_bytes: usize,
@@ -57,7 +60,7 @@ struct Frozen {
     order: RefCell<Order>,
 }
 
-/// What a row costs in memory beside its bytes, as measured: an entry of 72 and a slot of 8 in vectors with room for
+/// The memory that a row costs beside its bytes, as measured: an entry of 72 and a slot of 8 in vectors with capacity for
 /// more, its place in the order, and what the allocator and the vector of a record keep beside their bytes.
 const ROW_OVERHEAD_BYTES: usize = 160;
 
@@ -142,10 +145,50 @@ impl Overlay {
         let frozen =
             frozen.map(|frozen| (&*frozen.rows, sorted_order(&frozen.order, &frozen.rows, from, to)));
         let older = frozen.iter().flat_map(|(generation, order)| order.range(generation, from, to));
-        let mut ours = newest(order.range(&self.growing, from, to), older).peekable();
+        let newer = order.range(&self.growing, from, to);
+        let mut ours = newest(newer, older, Ordering::is_le).peekable();
         let mut going = true;
         rows.scan(Bound::Included(from), Bound::Excluded(to), &mut |key, value| {
             while let Some(mine) = ours.next_if(|mine| *mine.key <= *key) {
+                going = mine.value.as_ref().is_none_or(|value| visit(&mine.key, value));
+                if !going || mine.key == key {
+                    return going;
+                }
+            }
+            going = visit(key, value);
+            going
+        });
+        for mine in ours {
+            if !going {
+                return;
+            }
+            going = mine.value.as_ref().is_none_or(|value| visit(&mine.key, value));
+        }
+    }
+}
+
+impl Overlay {
+    /// The same from the last row down.
+    pub fn scan_down(
+        &self,
+        rows: &dyn Rows,
+        from: &[u8],
+        to: &[u8],
+        visit: &mut dyn FnMut(&[u8], &Bytes) -> bool,
+    ) {
+        if from >= to {
+            return;
+        }
+        let order = sorted_order(&self.order, &self.growing, from, to);
+        let frozen = self.flushing.as_ref().map(|(_, frozen)| frozen);
+        let frozen =
+            frozen.map(|frozen| (&*frozen.rows, sorted_order(&frozen.order, &frozen.rows, from, to)));
+        let older = frozen.iter().flat_map(|(generation, order)| order.range(generation, from, to).rev());
+        let newer = order.range(&self.growing, from, to).rev();
+        let mut ours = newest(newer, older, Ordering::is_ge).peekable();
+        let mut going = true;
+        rows.scan_down(Bound::Included(from), Bound::Excluded(to), &mut |key, value| {
+            while let Some(mine) = ours.next_if(|mine| *mine.key >= *key) {
                 going = mine.value.as_ref().is_none_or(|value| visit(&mine.key, value));
                 if !going || mine.key == key {
                     return going;
@@ -176,16 +219,17 @@ fn sorted_order<'a>(
     order.borrow()
 }
 
-/// Two generations as one: of rows that are in both, the newer.
+/// Two generations as one, in the order that both have: of rows that are in both, the newer.
 fn newest<'a>(
     newer: impl Iterator<Item = &'a RowEntry>,
     older: impl Iterator<Item = &'a RowEntry>,
+    is_due: impl Fn(Ordering) -> bool,
 ) -> impl Iterator<Item = &'a RowEntry> {
     let (mut newer, mut older) = (newer.peekable(), older.peekable());
     std::iter::from_fn(move || {
         let Some(new) = newer.peek() else { return older.next() };
-        if let Some(old) = older.next_if(|old| old.key <= new.key)
-            && old.key < new.key
+        if let Some(old) = older.next_if(|old| is_due(old.key.cmp(&new.key)))
+            && old.key != new.key
         {
             return Some(old);
         }

@@ -22,8 +22,10 @@ struct Peer {
     failures: u32,
     /// Down, and when to try it again.
     probe_at: Option<Instant>,
-    /// It has left an answer out for longer than nearly all others took, and nothing has come from it since.
+    /// The peer has not answered for longer than nearly all its answers took, and was silent since.
     is_slow: bool,
+    /// Its connection broke, and the peer was silent since.
+    is_lost: bool,
     /// A moving average; zero before the first answer.
     rtt: Duration,
     /// An estimate of the time within which 99 of 100 answers come.
@@ -31,7 +33,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Of 100 answers one is above the estimate and moves it up by 99 parts, 99 are below and move it down by one each:
+    /// One of 100 answers is above the estimate and moves it up by 99 parts, 99 are below and move it down by one each:
     /// it comes to rest where that is so.
     fn learn(&mut self, rtt: Duration) {
         if self.p99.is_zero() {
@@ -57,12 +59,19 @@ impl PeerHealth {
     /// A frame has come from it.
     pub fn mark_alive(&mut self, node: NodeId) {
         let peer = self.peers.entry(node).or_default();
-        (peer.failures, peer.probe_at, peer.is_slow) = (0, None, false);
+        (peer.failures, peer.probe_at, peer.is_slow, peer.is_lost) = (0, None, false, false);
     }
 
     /// An answer of it takes long.
     pub fn mark_slow(&mut self, node: NodeId) {
         self.peers.entry(node).or_default().is_slow = true;
+    }
+
+    /// The connection to it broke.
+    pub fn mark_lost(&mut self, node: NodeId, now: Instant) {
+        self.mark_unanswered(node, now);
+        let peer = self.peers.entry(node).or_default();
+        (peer.is_slow, peer.is_lost) = (true, true);
     }
 
     pub fn record_rtt(&mut self, node: NodeId, rtt: Duration) {
@@ -92,6 +101,11 @@ impl PeerHealth {
 
     pub fn is_down(&self, node: NodeId) -> bool {
         self.peers.get(&node).is_some_and(|peer| peer.probe_at.is_some())
+    }
+
+    /// Whether its connection broke and nothing came from it since.
+    pub fn is_lost(&self, node: NodeId) -> bool {
+        self.peers.get(&node).is_some_and(|peer| peer.is_lost)
     }
 
     pub fn is_slow_or_down(&self, node: NodeId) -> bool {

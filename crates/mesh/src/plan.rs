@@ -46,12 +46,12 @@ impl MeshPlan {
         MeshPlan { topology, nodes: self.nodes.clone() }
     }
 
-    /// The life of a node that the others count on, if it was ever heard.
+    /// The incarnation of a node that the others count on, if it was ever heard.
     pub fn incarnation(&self, node: NodeId) -> Option<u32> {
         self.nodes.get(&node).map(|enrolled| enrolled.incarnation).filter(|incarnation| *incarnation != 0)
     }
 
-    /// Others count on what an earlier life of this node had.
+    /// Others count on what an earlier incarnation of this node had.
     pub fn has_other_incarnation(&self, node: NodeId, incarnation: u32) -> bool {
         self.incarnation(node).is_some_and(|known| known != incarnation)
     }
@@ -76,7 +76,7 @@ impl MeshPlan {
     /// The next plan, in which a node is told to hand over what it has and go, or to stay after all; none if it is told
     /// so already.
     pub fn with_leaving(&self, node: NodeId, leaving: bool) -> Result<Option<MeshPlan>, Code> {
-        // Who has gone may be told to stay, as long as coord would have it back.
+        // A node that has gone may be ordered to stay, as long as coord would have it back.
         if self.topology.member(node).is_none() && !self.nodes.contains_key(&node) {
             return Err(Code::MemberNotFound);
         }

@@ -8,6 +8,7 @@ mod tests;
 
 use crate::actor::{Actor, Dot, RegionId};
 use crate::ballot::Ballot;
+use crate::collection::{CollectionDelta, CollectionHeader, CollectionKind, CollectionType, ElementEntry};
 use crate::context::Context;
 use crate::counter::{CounterState, CounterSums};
 use crate::hlc::Stamp;
@@ -30,6 +31,16 @@ pub enum Kind {
     Siblings = 5,
     /// Siblings whose values a handler brings together when they are shown.
     Custom = 6,
+    // Collections: their elements are rows of their own.
+    /// Enable-wins.
+    Flag = 7,
+    /// Fields are registers or counters.
+    Map = 8,
+    SortedSet = 9,
+    List = 10,
+    HyperLogLog = 11,
+    /// A set of any size.
+    BigSet = 12,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +49,19 @@ pub enum Body {
     Counter(CounterState),
     Set(OrSet),
     Siblings(Siblings),
+    Collection(Box<CollectionBody>),
+}
+
+/// What the record of a collection says of it, beside its context and its era, which are the record's own. The elements are
+/// rows below the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CollectionBody {
+    /// What a replica has.
+    Header(CollectionHeader),
+    /// What one operation has changed: it travels, and is never stored.
+    Delta(CollectionDelta),
+    /// What a replica has, and the elements that one operation has changed or removed there: for its client.
+    Changed(CollectionHeader, Vec<ElementEntry>),
 }
 
 /// A fence: the lock that a write was made under, and its token.
@@ -57,12 +81,14 @@ pub struct RareFields {
     pub metadata: Vec<(Bytes, Bytes)>,
     /// The application's own version of what it stores.
     pub schema: u32,
-    /// Who brings the values of a `custom` record together.
+    /// The handler that merges the values of a `custom` record.
     pub handler: Option<Bytes>,
     /// The proposal that this record is, if the key is decided by ballots.
     pub ballot: Option<Ballot>,
-    /// The last requests whose changes are part of what was decided, oldest first.
+    /// The last requests that were decided, oldest first.
     pub requests: Vec<DecidedRequest>,
+    /// It took the place of custom values that could not be merged with it.
+    pub replaces_apart: bool,
     /// Fields of a later format, by tag: kept as they are.
     pub unknown: Vec<(u64, Bytes)>,
 }
@@ -85,7 +111,7 @@ pub struct RecentRequest {
     pub request: u64,
 }
 
-/// A request whose change is part of what was decided.
+/// A request that was decided: its change is part of the record, or it was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecidedRequest {
     /// The hash of the request id.
@@ -93,11 +119,18 @@ pub struct DecidedRequest {
     /// A hash of what was asked for.
     pub body: u64,
     pub stamp: Stamp,
+    /// Of its change, or, if it was refused, of what was there.
     pub dot: Dot,
+    /// It has changed nothing, and never will.
+    pub is_refused: bool,
 }
 
 /// The most pairs of metadata.
 pub const METADATA_MAX: usize = 64;
+
+/// The era of every collection: nothing that was created under its key in another way goes before it, however often that was deleted
+/// and created again. A key that was a collection stays one until its deletion is forgotten.
+pub const COLLECTION_ERA: u32 = u32::MAX;
 
 /// How many requests a record remembers.
 pub const RECENT_MAX: usize = 8;
@@ -119,7 +152,7 @@ pub struct Record {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 13] = [
         Kind::Register,
         Kind::GrowingCounter,
         Kind::Counter,
@@ -127,16 +160,27 @@ impl Kind {
         Kind::Set,
         Kind::Siblings,
         Kind::Custom,
+        Kind::Flag,
+        Kind::Map,
+        Kind::SortedSet,
+        Kind::List,
+        Kind::HyperLogLog,
+        Kind::BigSet,
     ];
 
     pub fn from_number(number: u8) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
 
-    /// Of two writes one wins and the other goes. Their order needs nothing but the writes themselves, so they
+    /// Whether one of two writes wins and the other goes. Their order needs nothing but the writes themselves, so they
     /// may travel before they are durable; see docs/adr/0021.
     pub fn is_last_write_wins(self) -> bool {
         self == Kind::Register
+    }
+
+    /// The collection that a key of this kind is; none where a record holds all of it.
+    pub fn collection(self) -> Option<CollectionKind> {
+        CollectionKind::from_number(self as u8)
     }
 
     pub fn empty_body(self) -> Body {
@@ -145,8 +189,19 @@ impl Kind {
             Kind::GrowingCounter | Kind::Counter | Kind::Numeric => Body::Counter(CounterState::default()),
             Kind::Set => Body::Set(OrSet::default()),
             Kind::Siblings | Kind::Custom => Body::Siblings(Siblings::default()),
+            Kind::Flag => empty_collection(CollectionKind::Flag),
+            Kind::Map => empty_collection(CollectionKind::Map),
+            Kind::SortedSet => empty_collection(CollectionKind::SortedSet),
+            Kind::List => empty_collection(CollectionKind::List),
+            Kind::HyperLogLog => empty_collection(CollectionKind::HyperLogLog),
+            Kind::BigSet => empty_collection(CollectionKind::Set),
         }
     }
+}
+
+fn empty_collection(kind: CollectionKind) -> Body {
+    let of = CollectionType { era: COLLECTION_ERA, kind };
+    Body::Collection(Box::new(CollectionBody::Header(CollectionHeader::new(of))))
 }
 
 impl Body {
@@ -157,6 +212,12 @@ impl Body {
             Body::Counter(counter) => counter.is_empty(),
             Body::Set(set) => set.is_empty(),
             Body::Siblings(siblings) => siblings.is_empty(),
+            Body::Collection(body) => match &**body {
+                CollectionBody::Header(header) | CollectionBody::Changed(header, _) => {
+                    header.count == 0 && header.sweep.is_none()
+                }
+                CollectionBody::Delta(delta) => delta.elements.is_empty(),
+            },
         }
     }
 }
@@ -164,6 +225,11 @@ impl Body {
 impl Header {
     pub fn token(&self) -> u64 {
         self.rare.as_ref().and_then(|rare| rare.fence.as_ref()).map_or(0, |fence| fence.token)
+    }
+
+    /// Whether the write took the place of custom values that it could not be merged with.
+    pub fn replaces_apart(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.replaces_apart)
     }
 }
 
@@ -198,8 +264,73 @@ impl Record {
     pub fn sums_by(&self, actor: Actor) -> CounterSums {
         match &self.body {
             Body::Counter(counter) => counter.sums_by(actor),
-            Body::Register(_) | Body::Set(_) | Body::Siblings(_) => CounterSums::default(),
+            Body::Register(_) | Body::Set(_) | Body::Siblings(_) | Body::Collection(_) => {
+                CounterSums::default()
+            }
         }
+    }
+
+    /// What this replica has of a collection, beside its rows; none for a delta and for other kinds.
+    pub fn collection_header(&self) -> Option<CollectionHeader> {
+        let Body::Collection(body) = &self.body else { return None };
+        let (CollectionBody::Header(header) | CollectionBody::Changed(header, _)) = &**body else {
+            return None;
+        };
+        Some(CollectionHeader { context: self.context.clone(), ..header.clone() })
+    }
+
+    /// The elements that an operation has changed or removed, where this is its answer.
+    pub fn changed_elements(&self) -> &[ElementEntry] {
+        match &self.body {
+            Body::Collection(body) => match &**body {
+                CollectionBody::Changed(_, elements) => elements,
+                CollectionBody::Header(_) | CollectionBody::Delta(_) => &[],
+            },
+            _ => &[],
+        }
+    }
+
+    /// The answer to an operation on a collection.
+    pub fn with_changed(self, elements: Vec<ElementEntry>) -> Record {
+        let Body::Collection(body) = self.body else { return self };
+        let body = match *body {
+            CollectionBody::Header(header) | CollectionBody::Changed(header, _) => {
+                CollectionBody::Changed(header, elements)
+            }
+            delta @ CollectionBody::Delta(_) => delta,
+        };
+        Record { body: Body::Collection(Box::new(body)), ..self }
+    }
+
+    /// What one operation has changed in a collection; none for a header and for other kinds.
+    pub fn collection_delta(&self) -> Option<CollectionDelta> {
+        let Body::Collection(body) = &self.body else { return None };
+        let CollectionBody::Delta(delta) = &**body else { return None };
+        Some(CollectionDelta { context: self.context.clone(), ..delta.clone() })
+    }
+
+    /// The same record with another header of its collection.
+    pub fn with_collection(self, header: CollectionHeader) -> Record {
+        let CollectionHeader { context, .. } = header;
+        let header = CollectionHeader { context: Context::default(), ..header };
+        Record { body: Body::Collection(Box::new(CollectionBody::Header(header))), context, ..self }
+    }
+
+    /// The record in which the delta of a collection travels.
+    pub fn with_delta(self, delta: CollectionDelta) -> Record {
+        let CollectionDelta { context, .. } = delta;
+        let delta = CollectionDelta { context: Context::default(), ..delta };
+        Record { body: Body::Collection(Box::new(CollectionBody::Delta(delta))), context, ..self }
+    }
+
+    /// Whether bytes are the record of a collection, without reading more than their beginning.
+    pub fn are_of_collection(bytes: &[u8]) -> bool {
+        let kind = bytes.get(1).and_then(|number| Kind::from_number(*number));
+        kind.is_some_and(|kind| kind.collection().is_some())
+    }
+
+    pub fn is_collection(&self) -> bool {
+        matches!(self.body, Body::Collection(_))
     }
 
     pub fn has_taken(&self, request: u64) -> bool {
@@ -210,7 +341,7 @@ impl Record {
         self.header.rare.as_ref().and_then(|rare| rare.ballot)
     }
 
-    /// The last requests whose changes are part of what was decided, oldest first.
+    /// The last requests that were decided, oldest first.
     pub fn requests(&self) -> &[DecidedRequest] {
         self.header.rare.as_ref().map_or(&[], |rare| &rare.requests)
     }

@@ -29,7 +29,7 @@ impl Region {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Regions {
-    /// That of the document.
+    /// The version of the document.
     pub version: u64,
     /// By id. With the region whose table this is, or without.
     regions: Vec<Region>,
@@ -48,7 +48,7 @@ impl Regions {
         self.regions.binary_search_by_key(&id, |region| region.id)
     }
 
-    /// All but this one.
+    /// All regions but `here`.
     pub fn others(&self, here: RegionId) -> impl Iterator<Item = RegionId> {
         self.regions.iter().map(|region| region.id).filter(move |id| *id != here)
     }

@@ -1,18 +1,23 @@
-//! What clients ask of the mesh and what they are told, as values with their bytes for a node that passes a
+//! The requests of clients to the mesh and its replies, as values with their bytes for a node that passes a
 //! request on to a replica. An answer never claims more than is known: a write that fewer than it wanted have
 //! acknowledged is indeterminate, not failed.
 
 use crate::actor::RegionId;
+use crate::collection::{CollectionOp, ElementEntry, ScorePaging};
 use crate::conflict::Conflict;
 use crate::context::Context;
+use crate::feed::{FeedAnswer, FeedAsk};
+use crate::frame::ELEMENTS_MAX;
 use crate::hlc::Stamp;
 use crate::key::Key;
+use crate::mutant::Mutant;
 use crate::op::{Attributes, Op};
 use crate::query::Query;
 use crate::record::{Fence, Kind, Record};
 use crate::session::Session;
 use crate::topology::Epoch;
 use base::codec::{Reader, put_bytes, put_varint};
+use base::mutant::planted;
 use base::{Code, NodeId};
 use bytes::{BufMut, Bytes};
 use std::sync::Arc;
@@ -37,6 +42,13 @@ pub enum Request {
     Rows {
         from: Bytes,
     },
+    /// A question of a follower of the change feed to one node.
+    Feed {
+        node: NodeId,
+        ask: Box<FeedAsk>,
+    },
+    /// Elements of a collection, or how many there are.
+    Elements(Box<ElementsRead>),
     /// Answered by `Scanned`, whose `next` is the `after` of the next page.
     Query(Box<Query>),
 }
@@ -47,7 +59,7 @@ impl Request {
     }
 }
 
-/// Who must have a write, or be heard by a read.
+/// The replicas that must have a write, or answer a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Level {
@@ -78,7 +90,7 @@ pub struct Get {
     pub r: Option<u8>,
     pub level: Level,
     pub session: Session,
-    /// What the record must have seen; empty for nothing.
+    /// The context that the record must have seen; empty for none.
     pub min: Context,
 }
 
@@ -91,6 +103,47 @@ pub struct GetResult {
     pub lag_ms: u64,
 }
 
+/// A quorum read below the key of a collection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ElementsRead {
+    pub key: Key,
+    pub query: ElementsQuery,
+    pub r: Option<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ElementsQuery {
+    /// Which of these elements does the set have?
+    Named(Vec<Bytes>),
+    /// The next ones in the order of their names.
+    Page {
+        after: Option<Bytes>,
+        limit: usize,
+    },
+    Count,
+    /// The members of a sorted set, in the order of scores.
+    Scores(ScorePaging),
+    /// The elements from a rank on: a sorted set's in the order of scores, others' in that of their names or positions.
+    Ranks {
+        from: u64,
+        limit: usize,
+    },
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ElementsPage {
+    /// The header of the collection as one of the replicas has it; none if there is no collection.
+    pub record: Option<Box<Record>>,
+    /// The elements of the question that the collection has.
+    pub elements: Vec<ElementEntry>,
+    /// Where the next page begins, behind a name or a place in the order of scores; none at the end.
+    pub next: Option<Bytes>,
+    /// How many there are in all, where the replicas agree or it was asked for.
+    pub count: Option<u64>,
+    /// How many different values a HyperLogLog has observed, if its elements were counted.
+    pub estimate: Option<u64>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
     pub key: Key,
@@ -99,7 +152,7 @@ pub struct Write {
     pub attributes: Attributes,
     /// Only if nothing is there that this context has not seen; decided by ballots.
     pub expect: Option<Context>,
-    /// How many must have it durably; the majority if nothing is said.
+    /// How many replicas must have the write durably; a majority by default.
     pub w: Option<u8>,
     /// Other nodes may stand in for replicas that are down; a read may then miss the write until they are back.
     pub sloppy: bool,
@@ -114,6 +167,16 @@ pub struct Scan {
     pub end: Option<Bytes>,
     pub limit: usize,
     pub r: Option<u8>,
+    pub view: ScanView,
+}
+
+/// The rows that a scan shows, and their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanView {
+    /// Names without their records.
+    pub keys_only: bool,
+    /// From the last name down: a page ends at its `next`, and the one behind it has that for its end.
+    pub reverse: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +205,9 @@ pub enum Reply {
     Listed(Box<ConflictPage>),
     Got(Box<GetResult>),
     Rows(Box<RowPage>),
-    /// What the session has seen was not here in time, nor to be had elsewhere.
+    Feed(Box<FeedAnswer>),
+    Elements(Box<ElementsPage>),
+    /// The writes that the session has seen were not here in time, nor to be had elsewhere.
     Lagging {
         lag_ms: u64,
     },
@@ -158,6 +223,7 @@ pub struct Missing {
 impl Missing {
     pub fn nodes(mut nodes: Vec<NodeId>) -> Missing {
         nodes.sort_unstable();
+        nodes.retain(|_| !planted(Mutant::MissingUnnamed));
         Missing { nodes, regions: Vec::new() }
     }
 
@@ -184,19 +250,32 @@ impl Missing {
 pub struct ScanPage {
     /// In order; deleted keys are left out.
     pub records: Vec<(Key, Record)>,
-    /// Where to go on; none at the end.
+    /// The keys that a scan of names alone found, in the place of records.
+    pub names: Vec<Key>,
+    /// The cursor of the next page; none at the end.
     pub next: Option<Bytes>,
     /// Partitions of which too few replicas answered, so that something may be missing.
     pub n_missing: u16,
 }
 
+impl ScanPage {
+    /// Entries, with or without their records.
+    pub fn len(&self) -> usize {
+        self.records.len() + self.names.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// Rows of one node in the order of their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowPage {
-    /// Of the topology that the node goes by.
+    /// The epoch of the topology that the node follows.
     pub epoch: Epoch,
     pub rows: Vec<(Bytes, Bytes)>,
-    /// Where to go on; none at the end.
+    /// The cursor of the next page; none at the end.
     pub next: Option<Bytes>,
 }
 
@@ -231,7 +310,7 @@ impl Write {
         out.push(u8::from(self.sloppy));
     }
 
-    /// What is to be done, without the conditions and the time of it.
+    /// Encodes the operation without its conditions and its time.
     pub fn encode_body(&self, out: &mut Vec<u8>) {
         encode_op(&self.op, out);
         let Attributes { metadata, schema, handler, .. } = &self.attributes;
@@ -266,6 +345,12 @@ fn encode_op(op: &Op, out: &mut Vec<u8>) {
         Op::Insert(element) => bytes(5, element),
         Op::Remove(element) => bytes(6, element),
         Op::Restore(record) => bytes(7, record),
+        Op::Replace(value) => bytes(10, value),
+        Op::Elements(ops) => {
+            out.push(8);
+            put_varint(out, ops.len() as u64);
+            ops.iter().for_each(|op| op.encode(out));
+        }
         Op::Delete => out.push(2),
         Op::Add(amount) | Op::Assign(amount) => {
             out.push(if matches!(op, Op::Add(_)) { 3 } else { 4 });
@@ -288,13 +373,19 @@ fn decode_op(reader: &mut Reader) -> Option<Op> {
         5 => Op::Insert(reader.bytes()?),
         6 => Op::Remove(reader.bytes()?),
         7 => Op::Restore(reader.bytes()?),
+        8 => {
+            let count = reader.count().filter(|count| (1..=ELEMENTS_MAX).contains(count))?;
+            Op::Elements((0..count).map(|_| CollectionOp::decode(reader)).collect::<Option<Vec<_>>>()?)
+        }
+        10 => Op::Replace(reader.bytes()?),
         _ => return None,
     })
 }
 
 fn encode_attributes(attributes: &Attributes, out: &mut Vec<u8>) {
-    let Attributes { context, expires_ms, fence, home, metadata, schema, handler, request, level, after } =
-        attributes;
+    let Attributes {
+        context, expires_ms, fence, home, metadata, schema, handler, request, level, after, ..
+    } = attributes;
     put_option(out, context.as_ref(), |out, context| context.encode(out));
     put_option(out, *expires_ms, put_varint_to);
     put_option(out, fence.as_ref(), |out, fence| {
@@ -333,7 +424,21 @@ fn decode_attributes(reader: &mut Reader) -> Option<Attributes> {
         _ => return None,
     };
     let after = Stamp(reader.varint()?);
-    Some(Attributes { context, expires_ms, fence, home, metadata, schema, handler, request, level, after })
+    // It is part of how the write began (`WriteOrigin`).
+    let operation = None;
+    Some(Attributes {
+        context,
+        expires_ms,
+        fence,
+        home,
+        metadata,
+        schema,
+        handler,
+        request,
+        operation,
+        level,
+        after,
+    })
 }
 
 fn put_varint_to(out: &mut Vec<u8>, value: u64) {
@@ -352,7 +457,7 @@ fn option<T>(reader: &mut Reader, read: impl FnOnce(&mut Reader) -> Option<T>) -
 }
 
 impl Reply {
-    /// What a replica answers to a write that was passed on to it; the others never travel.
+    /// Encodes the reply of a replica to a write that was passed on to it; the others never travel.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Reply::Written(record) => {
@@ -382,6 +487,8 @@ impl Reply {
             | Reply::Listed(_)
             | Reply::Got(_)
             | Reply::Rows(_)
+            | Reply::Feed(_)
+            | Reply::Elements(_)
             | Reply::Lagging { .. } => unreachable!("only writes are passed on"),
         }
     }

@@ -8,15 +8,15 @@ use crate::record::Record;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeOutcome {
-    /// The one that is here has seen the other.
+    /// The local record has seen the remote one.
     KeptLocal,
-    /// The other has seen the one that is here.
+    /// The remote record has seen the local one.
     TookRemote,
-    /// They are the same.
+    /// Both records are the same.
     Same,
     /// Neither has seen the other, and both went into one state.
     Joined,
-    /// Neither has seen the other, and one had to give way.
+    /// Neither has seen the other, and one of them lost.
     Conflict,
 }
 
@@ -25,12 +25,12 @@ pub struct Resolution {
     pub causality: Causality,
     pub verdict: MergeOutcome,
     pub record: Record,
-    /// Who lost, and against whom.
-    pub conflict: Option<Loss>,
+    /// The write that lost, and the one that it lost against.
+    pub conflict: Option<LostWrite>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loss {
+pub struct LostWrite {
     pub winner: Record,
     pub loser: Record,
 }
@@ -41,7 +41,7 @@ pub fn resolve(local: &Record, remote: &Record) -> Resolution {
     let Merged { record, loser } = merge(local, remote);
     let loss = |loser: Record| {
         let winner = if loser == *local { remote.clone() } else { local.clone() };
-        Loss { winner, loser }
+        LostWrite { winner, loser }
     };
     let conflict = loser.map(loss);
     let verdict = match causality {

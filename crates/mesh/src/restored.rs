@@ -4,11 +4,12 @@
 //! of the old ring, and would be taken to have done what that one did.
 
 use crate::actor::{Actor, Dot, RegionId};
+use crate::collection::CollectionOp;
 use crate::context::Context;
 use crate::key::Key;
 use crate::merge::merge;
 use crate::op::{Attributes, Op};
-use crate::record::{Body, Header, Record};
+use crate::record::{Body, Header, RareFields, Record};
 use crate::request::Write;
 use crate::rows::{self, RowKind, row_kind};
 use crate::set::OrSet;
@@ -17,6 +18,10 @@ use base::checksum::hash64;
 use base::codec::put_varint;
 use base::{Code, NodeId};
 use bytes::Bytes;
+
+mod elements;
+
+pub use elements::{element_of_row, restoring_elements, rows_of_elements};
 
 /// One restore: what it writes is never taken for what another has written.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +62,14 @@ pub fn joined(copies: &[Bytes], wall_ms: u64) -> Result<Option<Record>, Code> {
     Ok(joined.filter(|record| record.is_live(wall_ms)))
 }
 
+/// A write of some operations on a collection of a backup, with what its record says beside the elements.
+pub fn write_of_elements(key: Key, record: &Record, ops: Vec<CollectionOp>) -> Write {
+    let RareFields { metadata, schema, .. } = *record.header.rare.clone().unwrap_or_default();
+    let attributes = Attributes { metadata, schema, ..Attributes::default() };
+    let op = Op::Elements(ops);
+    Write { key, kind: record.kind, op, attributes, expect: None, w: None, sloppy: false }
+}
+
 /// The write that puts a record under a key. The locks that fenced the old one are not asked.
 pub fn write_of(key: Key, record: &Record, run: RestoreRun) -> Write {
     let rare = record.header.rare.clone().unwrap_or_default();
@@ -77,6 +90,7 @@ fn renamed(record: &Record, run: RestoreRun) -> Record {
         Body::Counter(counter) => Body::Counter(counter.renamed(|actor| run.actor(actor))),
         Body::Set(set) => Body::Set(set.renamed(|dot| run.dot(dot))),
         Body::Siblings(siblings) => Body::Siblings(siblings.renamed(|dot| run.dot(dot))),
+        Body::Collection(body) => Body::Collection(body.clone()),
     };
     let header = Header {
         dot: run.dot(record.header.dot),

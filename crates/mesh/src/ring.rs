@@ -11,7 +11,7 @@ pub const PARTITIONS: usize = 256;
 pub struct Partition(pub u8);
 
 impl Partition {
-    /// Of a key with this hash.
+    /// The partition of a key with this hash.
     pub fn of_hash(hash: u64) -> Partition {
         Partition((hash >> 56) as u8)
     }

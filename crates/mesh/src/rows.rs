@@ -24,6 +24,9 @@ pub trait Rows {
 
     /// Visits rows in order of their keys until the visitor answers `false`.
     fn scan(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, visit: &mut dyn FnMut(&[u8], &Bytes) -> bool);
+
+    /// The same from the last row down.
+    fn scan_down(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, visit: &mut dyn FnMut(&[u8], &Bytes) -> bool);
 }
 
 const META: u8 = 0;
@@ -36,6 +39,7 @@ const LOG: u8 = 5;
 pub(crate) const BY_KIND: u8 = 6;
 pub(crate) const BY_HOME: u8 = 7;
 pub(crate) const BY_TIME: u8 = 8;
+const COLLECTION: u8 = 12;
 const PROMISE: u8 = 16;
 const UNDECIDED: u8 = 17;
 
@@ -47,9 +51,11 @@ pub enum RowKind {
     Due,
     Hint,
     Conflict,
-    /// Of the replication log.
+    /// The rows of the replication log.
     Log,
     Index,
+    /// Below the key of a collection: an element, or what follows from elements.
+    Collection,
     /// A promised round.
     Promise,
     /// That a promise was given for a key whose record is none of a ballot.
@@ -66,19 +72,27 @@ pub fn row_kind(key: &[u8]) -> Option<RowKind> {
         CONFLICT => RowKind::Conflict,
         LOG => RowKind::Log,
         BY_KIND | BY_HOME | BY_TIME => RowKind::Index,
+        COLLECTION => RowKind::Collection,
         PROMISE => RowKind::Promise,
         UNDECIDED => RowKind::Undecided,
         _ => return None,
     })
 }
 
-/// The ranges of rows that belong into a backup: all but those that a node derives, or keeps for itself.
-pub fn saved_ranges() -> [(Bytes, Bytes); 4] {
+/// The ranges of rows that belong into a backup: all but those that a node derives, or keeps for itself. Elements of collections
+/// go into it as a quorum has them, and not as rows of one node.
+pub fn saved_ranges() -> [(Bytes, Bytes); 5] {
     let range = |from: u8, end: u8| (Bytes::copy_from_slice(&[from]), Bytes::copy_from_slice(&[end]));
-    [range(RECORD, DUE), range(HINT, CONFLICT), range(BY_TIME + 1, PROMISE), range(UNDECIDED + 1, u8::MAX)]
+    [
+        range(RECORD, DUE),
+        range(HINT, CONFLICT),
+        range(BY_TIME + 1, COLLECTION),
+        range(COLLECTION + 1, PROMISE),
+        range(UNDECIDED + 1, u8::MAX),
+    ]
 }
 
-/// Who this node is, how far its dots are reserved, and which stamps it has vouched for.
+/// The node's identity, how far its dots are reserved, and which stamps it has vouched for.
 pub const IDENTITY: &[u8] = &[META, 0];
 pub const TOPOLOGY: &[u8] = &[META, 1];
 /// How far into the log the store reaches: the shell writes it with every flush.
@@ -87,6 +101,9 @@ pub const FLUSHED: &[u8] = &[META, 3];
 pub const REGIONS: &[u8] = &[META, 4];
 /// Where the replication log begins and ends.
 pub const LOG_HEAD: &[u8] = &[META, 5];
+
+/// Up to which stamp deletes may be forgotten on this node.
+pub const PURGED: &[u8] = &[META, 7];
 
 /// How far another region has the replication log.
 pub fn stream(region: RegionId) -> Bytes {
@@ -118,13 +135,32 @@ pub fn log(seq: u64) -> Bytes {
     join(&[LOG], &seq.to_be_bytes())
 }
 
-/// Up to where everything of a shard is known to be everywhere here.
+/// The row of a shard's marks: up to which stamp all replicas of this region have everything.
 pub fn mark(partition: Partition, copies: u8) -> Bytes {
     Bytes::copy_from_slice(&[META, 2, partition.0, copies])
 }
 
 pub fn record(key: &Key) -> Bytes {
     join(&[RECORD, key.partition().0], key.bytes())
+}
+
+/// What the rows below the key of a collection begin with. The length of the key keeps them apart from those of keys that it
+/// begins.
+pub fn collection(key: &Key) -> Bytes {
+    let len = key.bytes().len() as u16;
+    join(&[&[COLLECTION, key.partition().0][..], &len.to_be_bytes()].concat(), key.bytes())
+}
+
+/// Whether a row lies below the key of a collection.
+pub fn is_below_collection(row: &[u8]) -> bool {
+    row.first() == Some(&COLLECTION)
+}
+
+/// The key of the collection that a row belongs to, and the row's key below it.
+pub fn collection_key(row: &[u8]) -> Option<(Key, &[u8])> {
+    let len = usize::from(u16::from_be_bytes(row.get(2..4)?.try_into().ok()?));
+    let key = Key::from_bytes(Bytes::copy_from_slice(row.get(4..4 + len)?))?;
+    Some((key, &row[4 + len..]))
 }
 
 /// The key of a record's row, or of another sort that lies by partition.
@@ -212,7 +248,7 @@ pub struct Batch {
     bytes: Vec<u8>,
 }
 
-/// A batch begins with room for what the last one came to, but not for more than this.
+/// A batch begins with capacity for what the last one came to, but not for more than this.
 const BATCH_CAPACITY_BYTES: usize = 64 * 1024;
 
 /// Two lengths, and whether there is a value.

@@ -6,9 +6,9 @@
 use crate::actor::{Actor, RegionId};
 use crate::hlc::Stamp;
 use crate::record::Record;
-use base::checksum::crc32;
-use base::codec::{Reader, put_varint};
-use bytes::{BufMut, Bytes};
+use crate::sealed::{seal, unseal};
+use base::codec::put_varint;
+use bytes::Bytes;
 
 const VERSION: u8 = 1;
 const ACTORS_MAX: usize = 4_096;
@@ -86,20 +86,11 @@ impl Session {
             put_varint(&mut out, seen.position);
             put_varint(&mut out, seen.stamp.0);
         }
-        let sum = crc32(&[&out]);
-        out.put_u32_le(sum);
-        out.into()
+        seal(out)
     }
 
     pub fn decode(bytes: Bytes) -> Option<Session> {
-        let body = bytes.len().checked_sub(4)?;
-        if Reader::new(bytes.slice(body..)).u32()? != crc32(&[&bytes[..body]]) {
-            return None;
-        }
-        let mut reader = Reader::new(bytes.slice(..body));
-        if reader.u8()? != VERSION {
-            return None;
-        }
+        let mut reader = unseal(&bytes, VERSION)?;
         let mut session = Session::default();
         for _ in 0..Some(reader.count()?).filter(|count| *count <= ACTORS_MAX)? {
             let actor = Actor::decode(&mut reader)?;

@@ -118,7 +118,7 @@ impl OrSet {
     }
 }
 
-/// Dots that both have, and those that the other side has not seen.
+/// Dots that both sides have, and dots of one side that the other has not seen.
 pub(crate) fn join_dots(left: (&[Dot], &Context), right: (&[Dot], &Context)) -> Vec<Dot> {
     let stays = |dot: &&Dot, (dots, seen): (&[Dot], &Context)| dots.contains(dot) || !seen.covers(**dot);
     let from_left = left.0.iter().filter(|dot| stays(dot, right));

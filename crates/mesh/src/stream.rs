@@ -4,9 +4,10 @@
 //! close; until then the position stays before it.
 
 use crate::hlc::Stamp;
+use crate::mutant::Mutant;
 use base::Instant;
 use base::codec::{Reader, put_varint};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -45,7 +46,7 @@ pub struct RegionStream {
 }
 
 impl RegionStream {
-    /// Everything up to `acked` is there, as an earlier life knew; a region that is new has nothing.
+    /// Everything up to `acked` is there, as an earlier incarnation knew; a region that is new has nothing.
     pub fn resume(acked: u64, gap: Option<Gap>) -> RegionStream {
         RegionStream { cursor: acked, gap, ..RegionStream::default() }
     }
@@ -58,7 +59,7 @@ impl RegionStream {
         self.in_flight.values().next().map_or(self.cursor, |entry| entry.prev)
     }
 
-    /// Up to here everything is there.
+    /// The last entry up to which the peer has every entry.
     pub fn position(&self) -> u64 {
         match self.gap {
             Some(gap) if !planted(Mutant::GapVouched) => gap.after,
@@ -88,35 +89,35 @@ impl RegionStream {
         self.in_flight.len()
     }
 
-    /// The stamp of the first entry that is not known to be there; zero if there is none.
+    /// The stamp of the first entry that the peer has not acknowledged; zero if there is none.
     pub fn waiting(&self) -> Stamp {
         self.in_flight.values().next().map_or(Stamp::ZERO, |entry| entry.stamp)
     }
 
     pub fn sent(&mut self, seq: u64, prev: u64, stamp: Stamp, bytes: usize) {
         assert!(seq > self.cursor && prev <= self.cursor, "entries are sent in order");
-        // What lies between the two was not for this region to have.
+        // The entries between the two were not meant for this region.
         let prev = prev.max(self.cursor);
         self.in_flight.insert(seq, InFlight { prev, stamp, bytes, again_at: None });
         self.bytes += bytes;
         self.cursor = seq;
     }
 
-    /// It is there. Whether that was news.
+    /// Notes that the peer has the entry. True if that was not known before.
     pub fn acknowledge(&mut self, seq: u64) -> bool {
         let Some(entry) = self.in_flight.remove(&seq) else { return false };
         self.bytes -= entry.bytes;
         true
     }
 
-    /// It is not known to be there: to be sent again.
+    /// No acknowledgement came for the entry: it is sent again at this time.
     pub fn retry_at(&mut self, seq: u64, again_at: Instant) {
         if let Some(entry) = self.in_flight.get_mut(&seq) {
             entry.again_at = Some(again_at);
         }
     }
 
-    /// What is to be sent again now; it counts as sent.
+    /// The entries to be sent again now; they count as sent.
     pub fn overdue(&mut self, now: Instant) -> Vec<u64> {
         let mut due = Vec::new();
         for (seq, entry) in &mut self.in_flight {
@@ -144,14 +145,14 @@ impl RegionStream {
         self.gap = Some(Gap { after, upto, stamp });
     }
 
-    /// Everything up to this stamp is known to be everywhere there.
+    /// A comparison has shown that all replicas of the region have everything up to this stamp.
     pub fn compared(&mut self, stamp: Stamp) {
         if self.gap.is_some_and(|gap| gap.stamp <= stamp) {
             self.gap = None;
         }
     }
 
-    /// What a restart must know.
+    /// Encodes the state that a restart needs.
     pub fn encode(&self) -> Bytes {
         let mut out = vec![VERSION];
         put_varint(&mut out, self.acked());

@@ -2,8 +2,11 @@
 //! Every record that is put, changed or removed changes its bucket in place; no key is kept. Two replicas whose
 //! trees have the same root hold the same records, byte for byte.
 
+use crate::collection::CollectionHeader;
 use crate::key::Key;
+use crate::record::Record;
 use base::checksum::hash64;
+use bytes::Bytes;
 
 pub const TREE_LEAVES: usize = 1_024;
 
@@ -30,9 +33,17 @@ pub fn bucket(key: &Key) -> usize {
     hash64(key.bytes(), LEAF_SEED) as usize % TREE_LEAVES
 }
 
-/// What a record contributes to its bucket.
-pub fn digest(key: &Key, record: &[u8]) -> u64 {
-    hash64(record, key.hash())
+/// What a record contributes to its bucket: of a collection, what its replicas have in common.
+pub fn digest(key: &Key, record: &Bytes) -> u64 {
+    hash64(shared_part(record).as_ref().unwrap_or(record), key.hash())
+}
+
+/// The header of a collection without what is the replica's own; none for other records.
+fn shared_part(bytes: &Bytes) -> Option<Bytes> {
+    let record =
+        Some(bytes).filter(|bytes| Record::are_of_collection(bytes)).cloned().and_then(Record::decode)?;
+    let header = record.collection_header()?;
+    Some(record.with_collection(CollectionHeader { sweep: None, generation: 0, ..header }).encode())
 }
 
 impl MerkleTree {
@@ -42,7 +53,7 @@ impl MerkleTree {
         self.sum ^= digest;
     }
 
-    /// The digests of everything in it, as one; zero when there is nothing.
+    /// The sum of all digests in the tree; zero when it is empty.
     pub fn sum(&self) -> u64 {
         self.sum
     }
@@ -95,17 +106,17 @@ mod tests {
         let (mut left, mut right) = (MerkleTree::default(), MerkleTree::default());
         let keys: Vec<Key> = (0..500u32).map(|n| Key::new(0, &n.to_be_bytes())).collect();
         for key in &keys {
-            left.toggle(key, digest(key, b"old"));
-            left.toggle(key, digest(key, b"old"));
-            left.toggle(key, digest(key, b"new"));
+            left.toggle(key, digest(key, &Bytes::from_static(b"old")));
+            left.toggle(key, digest(key, &Bytes::from_static(b"old")));
+            left.toggle(key, digest(key, &Bytes::from_static(b"new")));
         }
         let mut shuffled = keys.clone();
         for nth in 0..shuffled.len() {
             shuffled.swap(nth, rng.between(0, nth as u64 + 1) as usize);
         }
-        shuffled.iter().for_each(|key| right.toggle(key, digest(key, b"new")));
+        shuffled.iter().for_each(|key| right.toggle(key, digest(key, &Bytes::from_static(b"new"))));
         assert_eq!(left.root(), right.root());
-        right.toggle(&keys[3], digest(&keys[3], b"new"));
+        right.toggle(&keys[3], digest(&keys[3], &Bytes::from_static(b"new")));
         assert_ne!(left.root(), right.root());
         let differing = left.differing(right.leaves()).unwrap();
         assert!(differing.contains(&keys[3]));

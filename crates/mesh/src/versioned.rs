@@ -105,11 +105,20 @@ impl<T: VersionedValue> VersionedMap<T> {
         }
     }
 
+    /// As a document that has no versions: what is there, and nothing of what was removed.
+    pub fn encode_unversioned_to(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.len() as u64);
+        for (name, value) in self.iter() {
+            put_bytes(out, name.as_bytes());
+            value.encode(out);
+        }
+    }
+
     pub fn decode(reader: &mut Reader) -> Option<VersionedMap<T>> {
         let mut entries = BTreeMap::new();
         for _ in 0..reader.count()? {
             let name = String::from_utf8(reader.bytes()?.into()).ok()?;
-            // A change adds one, and must find room to do so.
+            // A change adds one, and must be able to.
             let number = reader.varint().filter(|number| *number < u64::MAX / 2)?;
             let region = RegionId(u32::try_from(reader.varint()?).ok()?);
             let value = if reader.bool()? { Some(T::decode(reader)?) } else { None };

@@ -4,11 +4,12 @@
 
 use crate::actor::RegionId;
 use crate::hlc::Stamp;
+use crate::mutant::Mutant;
 use crate::record::Record;
 use base::codec::{Reader, put_varint};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 
-/// More regions than anybody has.
+/// More regions than any deployment has.
 pub const REGIONS_MAX: usize = 64;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,14 +61,23 @@ impl Watermarks {
         writers.iter().all(|region| stamp <= self.of(*region)) && !planted(Mutant::PurgedReturns)
     }
 
-    /// Takes over what another says.
+    /// Raises each watermark to that of `other`.
     pub fn join(&mut self, other: &Watermarks) {
         for (region, stamp) in other.iter() {
             self.raise(region, stamp);
         }
     }
 
-    /// What is below it comes from none of these regions any more.
+    /// What both say.
+    pub fn meet(&self, other: &Watermarks) -> Watermarks {
+        let mut both = Watermarks::default();
+        for (region, stamp) in self.iter() {
+            both.raise(region, stamp.min(other.of(region)));
+        }
+        both
+    }
+
+    /// The least watermark of these regions: no older write comes from them any more.
     pub fn least(&self, regions: impl Iterator<Item = RegionId>) -> Stamp {
         regions.map(|region| self.of(region)).min().unwrap_or_default()
     }

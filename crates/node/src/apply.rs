@@ -4,31 +4,29 @@
 
 use crate::auth_tokens::TokenEvent;
 use crate::batch;
-use crate::compaction_gate::CompactionGate;
 use crate::compaction_round::RoundReport;
-use crate::compactor::{self, Compactor};
-use crate::digests::StateDigests;
-use crate::file_usage::FileUsage;
+use crate::compactor;
 use crate::layered_history::LayeredHistory;
-use crate::lease_clock::{self, LeaderProposals, LeaseClock, LeaseOutput};
+use crate::lease_clock::{self, LeaderProposals};
 use crate::lease_events::{self, LeaseEvent};
 use crate::lock_waits::{self, LockWaits, WaitId, WaitOutcome};
-use crate::overlay::Overlay;
+use crate::mutant::Mutant;
 use crate::peer_message::PeerMessage;
 use crate::question::{AskerId, LeaderAnswer};
-use crate::quota_alarm::QuotaAlarm;
 use crate::reads::{Read, ReadBatch};
-use crate::timeline::Timeline;
-use base::mutant::{Mutant, planted};
-use base::{Boot, Code, Index, Instant, NodeId, Position, ReadView, ReplyToken, Revision, Term};
+use base::mutant::planted;
+use base::{Boot, Code, FormatLevel, Index, Instant, NodeId, Position, ReadView, ReplyToken, Revision, Term};
 use bytes::Bytes;
+use compacting::CompactionPart;
 use coord::reply::Reply;
 use coord::request::Request;
 use coord::watch::{self, Hub};
 use coord::{
-    Applied, Command, CorruptRow, Documents, HistoryWindow, LockClaim, Member, MemberChange, Members, State,
-    rows,
+    Applied, Command, CorruptRow, Documents, HistoryWindow, LockClaim, Member, Members, State, rows,
 };
+use flushing::Flusher;
+use integrity::IntegrityCheck;
+use leading::LeaderDuties;
 use raft::Entry;
 use std::time::Duration;
 
@@ -38,14 +36,14 @@ mod flushing;
 mod history;
 mod inspect;
 mod integrity;
+mod leading;
 pub mod op_counts;
 mod pieces;
 mod replacing;
 
-pub use op_counts::OpCounts;
-
 pub use crate::overlay::Flush;
-pub use inspect::{CompactionDescription, CompactionPin, LeaseDescription, PinReader};
+pub use inspect::{CompactionDescription, CompactionPin, LeaseDescription, OldestNeeded, PinReader};
+pub use op_counts::OpCounts;
 pub use pieces::{HoldId, HoldKind, Page, PageRequest, PageRow, SizeSurvey, ValueSource};
 
 #[derive(Clone, Debug)]
@@ -65,7 +63,7 @@ pub struct ApplyParams {
     /// The quota in bytes, by the rows of changes; zero sets no bound.
     pub quota_bytes: u64,
     pub compaction: compactor::CompactorParams,
-    /// What compactions leave of the past.
+    /// The history that compactions keep.
     pub history: HistoryWindow,
 }
 
@@ -122,39 +120,17 @@ pub struct ApplyOutput {
 pub struct Apply {
     params: ApplyParams,
     state: State,
-    overlay: Overlay,
     applied: Position,
-    flushed: Position,
-    last_flush: Instant,
-    flushes: u64,
-    file_usage: FileUsage,
-    /// The last revision with which a flush demanded that the index be up to date.
-    indexed: Revision,
-    /// Reads whose index is not applied yet.
-    waiting: Vec<ReadBatch>,
+    flusher: Flusher,
+    leader: LeaderDuties,
+    retention: CompactionPart,
+    integrity: IntegrityCheck,
     hub: Hub,
-    lease_clock: LeaseClock,
-    quota_alarm: QuotaAlarm,
-    /// The newest revision at the age that is retained, and at the age that no watch may lag behind.
-    retention_timeline: Timeline,
-    lag_timeline: Timeline,
-    gate: CompactionGate,
-    compactor: Compactor,
-    digests: StateDigests,
-    /// This member's state has diverged: it does nothing more.
-    diverged: bool,
-    /// When this member last proposed the time of day.
-    marked: Option<Instant>,
-    /// When it last proposed to finish a replacement of a member.
-    settling: Option<Instant>,
-    waits: LockWaits,
-    /// Sent with the next output: the outcomes that a snapshot brought for waiters.
-    lock_outcomes: Vec<(WaitId, WaitOutcome)>,
-    /// A snapshot may have brought other users and permissions.
-    auth_unknown: bool,
-    /// Compactions that were asked for by clients who wait until the store has done them.
-    physical: Vec<(ReplyToken, Reply)>,
+    lock_waits: LockWaits,
     holds: pieces::RevisionHolds,
+    /// Reads whose index is not applied yet.
+    waiting_reads: Vec<ReadBatch>,
+    installed: InstalledSnapshot,
     counts: ApplyCounts,
 }
 
@@ -168,46 +144,41 @@ pub struct ApplyCounts {
     pub ops: OpCounts,
 }
 
+/// The contents of a snapshot that the next step reports.
+#[derive(Default)]
+struct InstalledSnapshot {
+    /// Users and permissions may be others.
+    auth_unknown: bool,
+    /// The outcomes of waits for locks.
+    lock_outcomes: Vec<(WaitId, WaitOutcome)>,
+}
+
 impl Apply {
     /// Starts from what the store holds.
     pub fn restore(params: ApplyParams, now: Instant, view: &dyn ReadView) -> Result<Apply, CorruptRow> {
         let (state, applied) = load(view)?;
         Ok(Apply {
             hub: Hub::new(params.watch.clone(), state.revision()),
-            lease_clock: LeaseClock::new(params.leases.clone(), now),
-            quota_alarm: QuotaAlarm::new(params.me, params.quota_bytes),
-            retention_timeline: Timeline::new(params.compaction.keep.map_or(Duration::ZERO, |keep| keep.age)),
-            lag_timeline: Timeline::new(params.compaction.lag_max.age),
-            gate: CompactionGate::default(),
-            compactor: Compactor::new(params.compaction.clone()),
-            digests: StateDigests::default(),
-            diverged: false,
-            marked: None,
-            settling: None,
-            waits: LockWaits::default(),
-            lock_outcomes: Vec::new(),
-            auth_unknown: false,
-            physical: Vec::new(),
+            flusher: Flusher::new(now, applied),
+            leader: LeaderDuties::new(now, &params),
+            retention: CompactionPart::new(&params.compaction),
+            integrity: IntegrityCheck::default(),
+            lock_waits: LockWaits::default(),
             holds: pieces::RevisionHolds::default(),
+            waiting_reads: Vec::new(),
+            installed: InstalledSnapshot::default(),
             counts: ApplyCounts::default(),
             params,
             state,
-            overlay: Overlay::default(),
             applied,
-            flushed: applied,
-            last_flush: now,
-            flushes: 0,
-            file_usage: FileUsage::default(),
-            indexed: Revision::ZERO,
-            waiting: Vec::new(),
         })
     }
 
     pub fn step(&mut self, now: Instant, view: &dyn ReadView, input: ApplyInput, out: &mut ApplyOutput) {
-        if self.diverged {
+        if self.integrity.diverged {
             return;
         }
-        if std::mem::take(&mut self.auth_unknown) {
+        if std::mem::take(&mut self.installed.auth_unknown) {
             out.tokens.push(TokenEvent::AllRevoked);
             self.auth_changed(out);
         }
@@ -215,7 +186,7 @@ impl Apply {
             ApplyInput::Committed(entries) => self.on_committed(now, view, entries, out),
             ApplyInput::Read(batch) => self.on_read(now, view, batch, out),
             ApplyInput::Watch(input) => self.on_watch(now, view, input, out),
-            ApplyInput::Lock(input) => self.waits.step(input, &self.state, &mut out.locks),
+            ApplyInput::Lock(input) => self.lock_waits.step(input, &self.state, &mut out.locks),
             ApplyInput::PeerMessage { from, message: PeerMessage::Compaction(round) } => {
                 self.on_round(now, from, round, out)
             }
@@ -224,8 +195,10 @@ impl Apply {
             }
             ApplyInput::TimeOfDay(millis) => self.mark_time(now, millis, out),
             ApplyInput::Leading(term) => {
-                self.compactor.set_leading(now, term);
-                self.waits.set_leading(term);
+                self.retention.compactor.set_leading(now, term);
+                if planted(Mutant::HandOverLost) {
+                    self.lock_waits = LockWaits::default();
+                }
                 self.with_lease_clock(out, |lease_clock, state, said| {
                     lease_clock.set_leading(now, term, state, said)
                 });
@@ -233,10 +206,8 @@ impl Apply {
                 self.finish_found_replacement(now, out);
             }
             ApplyInput::Flushed(number) => {
-                if number == self.flushes {
-                    self.overlay.flushed();
-                    self.file_usage.flushed();
-                    self.answer_physical(out);
+                if self.flusher.on_flushed(number) && !self.state.is_sweeping() {
+                    self.retention.answer_waiting(out);
                 }
             }
             ApplyInput::Tick => {
@@ -248,68 +219,14 @@ impl Apply {
                 self.clear_corrupt(out);
             }
         }
-        out.locks.append(&mut self.lock_outcomes);
-        if self.diverged {
+        out.locks.append(&mut self.installed.lock_outcomes);
+        if self.integrity.diverged {
             return;
         }
         self.turn_watches(now, view, out);
         self.with_lease_clock(out, |lease_clock, state, said| lease_clock.tick(now, state, said));
         self.check_quota(now, out);
         self.flush_when_due(now, view, out);
-    }
-
-    /// Steps the lease clock, and passes on its output.
-    fn with_lease_clock(
-        &mut self,
-        out: &mut ApplyOutput,
-        speak: impl FnOnce(&mut LeaseClock, &State, &mut LeaseOutput),
-    ) {
-        let mut said = LeaseOutput::default();
-        let term = self.lease_clock.term();
-        speak(&mut self.lease_clock, &self.state, &mut said);
-        out.answers.append(&mut said.answers);
-        let Some(term) = self.lease_clock.term().or(term) else { return };
-        let mut commands = Vec::new();
-        for command in said.commands {
-            if planted(Mutant::ExpiryAppliedLocally)
-                && let Command::LeaseRevoke(revoke) = &command
-            {
-                self.state.forget_lease(revoke.id);
-            }
-            self.counts.leases_expired += u64::from(matches!(command, Command::LeaseRevoke(_)));
-            let mut bytes = Vec::new();
-            command.encode(&mut bytes);
-            commands.push(bytes.into());
-        }
-        if !commands.is_empty() {
-            out.proposals.push(LeaderProposals { term, commands });
-        }
-    }
-
-    fn check_quota(&mut self, now: Instant, out: &mut ApplyOutput) {
-        let Some(term) = self.lease_clock.term() else { return };
-        if let Some(command) = self.quota_alarm.tick(now, &self.state) {
-            let mut bytes = Vec::new();
-            Command::Alarm(command).encode(&mut bytes);
-            out.proposals.push(LeaderProposals { term, commands: vec![bytes.into()] });
-        }
-    }
-
-    /// The leader of a cluster without a table of members proposes its configured table until there is one: a
-    /// proposal may be lost, and a repeated one has no effect.
-    fn propose_bootstrap(&mut self, out: &mut ApplyOutput) {
-        let Some(term) = self.lease_clock.term() else { return };
-        if self.state.members().is_empty() && !self.params.initial_members.is_empty() {
-            let mut bytes = Vec::new();
-            Command::Members(MemberChange::Bootstrap(self.params.initial_members.clone())).encode(&mut bytes);
-            out.proposals.push(LeaderProposals { term, commands: vec![bytes.into()] });
-        }
-    }
-
-    fn answer_physical(&mut self, out: &mut ApplyOutput) {
-        if !self.state.is_sweeping() {
-            out.replies.extend(self.physical.drain(..).map(|(token, reply)| (token, Ok(reply))));
-        }
     }
 
     fn on_committed(
@@ -327,7 +244,7 @@ impl Apply {
             assert_eq!(entry.at.index, self.applied.index.next(), "entries are applied without a gap");
             self.apply_entry(now, view, entry, out);
             self.digest_when_due(out);
-            if self.diverged {
+            if self.integrity.diverged {
                 return;
             }
         }
@@ -345,7 +262,7 @@ impl Apply {
             }
             let Some(command) = Command::decode(proposal.command) else { continue };
             let proposal = coord::Proposal { id, low: proposal.low, command };
-            let records = LayeredHistory { overlay: &self.overlay, view };
+            let records = LayeredHistory { overlay: &self.flusher.overlay, view };
             let before = lease_events::LeasesBefore::of(&self.state);
             let Applied::Done { reply, changes } = self.state.apply(&records, entry.at, &proposal) else {
                 // Its answer was given, or was skipped with a snapshot and will never be known.
@@ -359,8 +276,8 @@ impl Apply {
                 watch::HubContext { time: now, compacted: self.state.compacted(), change_log: &records };
             self.hub.observe(&watched, &changes, &mut out.watch);
             let (_, command) = proposal.command.caller_and_command();
-            self.waits.observe(command, &changes, &self.state, &mut out.locks);
-            self.overlay.add(changes);
+            self.lock_waits.observe(command, &changes, &self.state, &mut out.locks);
+            self.flusher.overlay.add(changes);
             self.counts.ops.add_command(command, &reply);
             if let Ok(reply) = &reply {
                 self.after_auth(command, reply, out);
@@ -378,7 +295,7 @@ impl Apply {
                 out.finished.push(id.seq);
                 match (reply, command) {
                     (Ok(reply), Command::Compact(compact)) if compact.physical => {
-                        self.physical.push((ReplyToken(id.seq), reply));
+                        self.retention.waiting.push((ReplyToken(id.seq), reply));
                     }
                     (reply, _) => out.replies.push((ReplyToken(id.seq), reply)),
                 }
@@ -390,13 +307,13 @@ impl Apply {
         if batch.index <= self.applied.index || planted(Mutant::ReadBeforeApplied) {
             self.answer_batch(now, view, batch, out);
         } else {
-            self.waiting.push(batch);
+            self.waiting_reads.push(batch);
         }
     }
 
     fn serve_waiting(&mut self, now: Instant, view: &dyn ReadView, out: &mut ApplyOutput) {
         let applied = self.applied.index;
-        for batch in self.waiting.extract_if(.., |batch| batch.index <= applied).collect::<Vec<_>>() {
+        for batch in self.waiting_reads.extract_if(.., |batch| batch.index <= applied).collect::<Vec<_>>() {
             self.answer_batch(now, view, batch, out);
         }
     }
@@ -412,7 +329,7 @@ impl Apply {
         if let Err(code) = self.state.check_read(&read.caller, &read.request) {
             return out.replies.push((read.token, Err(code)));
         }
-        let records = LayeredHistory { overlay: &self.overlay, view };
+        let records = LayeredHistory { overlay: &self.flusher.overlay, view };
         let reply = match read.request {
             Request::Range(range) if range.in_pieces => {
                 self.state.range_unless_large(&records, range, self.params.range_bytes)
@@ -424,24 +341,24 @@ impl Apply {
     }
 
     fn on_watch(&mut self, now: Instant, view: &dyn ReadView, input: watch::Input, out: &mut ApplyOutput) {
-        let past = LayeredHistory { overlay: &self.overlay, view };
+        let past = LayeredHistory { overlay: &self.flusher.overlay, view };
         let watched = watch::HubContext { time: now, compacted: self.state.compacted(), change_log: &past };
         self.hub.step(&watched, self.admit_watch(input), &mut out.watch);
     }
 
     fn turn_watches(&mut self, now: Instant, view: &dyn ReadView, out: &mut ApplyOutput) {
-        let past = LayeredHistory { overlay: &self.overlay, view };
+        let past = LayeredHistory { overlay: &self.flusher.overlay, view };
         let watched = watch::HubContext { time: now, compacted: self.state.compacted(), change_log: &past };
         self.hub.turn(&watched, &mut out.watch);
     }
 
     fn expire_reads(&mut self, now: Instant, out: &mut ApplyOutput) {
-        for batch in &mut self.waiting {
+        for batch in &mut self.waiting_reads {
             let late = batch.reads.extract_if(.., |read| read.deadline <= now);
             out.replies.extend(late.map(|read| (read.token, Err(Code::Timeout))));
         }
-        self.waiting.iter_mut().for_each(|batch| batch.asks.retain(|ask| ask.deadline > now));
-        self.waiting.retain(|batch| !batch.reads.is_empty() || !batch.asks.is_empty());
+        self.waiting_reads.iter_mut().for_each(|batch| batch.asks.retain(|ask| ask.deadline > now));
+        self.waiting_reads.retain(|batch| !batch.reads.is_empty() || !batch.asks.is_empty());
     }
 
     /// The store was replaced by a snapshot: what was in memory belongs to the old one. The lease events in between
@@ -456,21 +373,15 @@ impl Apply {
         }
         self.applied = applied;
         self.hub.installed(self.state.revision());
-        self.auth_unknown = true;
-        self.waits.installed(&self.state, &mut self.lock_outcomes);
-        self.lease_clock.forget();
-        self.digests.forget(self.params.me);
+        self.installed.auth_unknown = true;
+        self.lock_waits.installed(&self.state, &mut self.installed.lock_outcomes);
+        self.leader.lease_clock.forget();
+        self.integrity.installed(self.params.me);
         self.holds.installed(self.state.compacted());
         if planted(Mutant::OverlaySurvivesInstall) {
             return Ok(skipped);
         }
-        self.overlay = Overlay::default();
-        // The number increases, so that the report of a flush of the old store is ignored.
-        self.flushes += 1;
-        self.file_usage = FileUsage::default();
-        self.flushed = applied;
-        self.last_flush = now;
-        self.indexed = Revision::ZERO;
+        self.flusher.installed(now, applied);
         Ok(skipped)
     }
 
@@ -495,7 +406,7 @@ impl Apply {
 
     /// Calls that wait for a lock, and how many waits have ended.
     pub fn lock_counts(&self) -> (usize, u64) {
-        (self.waits.count(), self.waits.woken())
+        (self.lock_waits.count(), self.lock_waits.woken())
     }
 
     /// The client behind a place in the queue of a lock, as far as this member knows.
@@ -504,9 +415,10 @@ impl Apply {
     }
 
     /// Keys of taken positions in the queues of locks, of those that begin so, in their order.
-    pub fn lock_places(&self, prefix: &[u8], limit: usize) -> Vec<Bytes> {
-        let claims = self.state.locks().claims_from(prefix);
-        claims.map(|(key, _)| key).take_while(|key| key.starts_with(prefix)).take(limit).cloned().collect()
+    pub fn lock_places(&self, prefix: &[u8], after: &[u8], limit: usize) -> Vec<Bytes> {
+        let claims = self.state.locks().claims_from(prefix.max(after));
+        let keys = claims.map(|(key, _)| key).skip_while(|key| !after.is_empty() && key[..] == *after);
+        keys.take_while(|key| key.starts_with(prefix)).take(limit).cloned().collect()
     }
 
     pub fn applied(&self) -> Position {
@@ -517,9 +429,14 @@ impl Apply {
         self.applied.index
     }
 
-    /// What the rows of all changes take in the store.
+    /// The bytes of the rows of all changes in the store.
     pub fn stored_bytes(&self) -> u64 {
         self.state.stored_bytes()
+    }
+
+    /// The level of the formats that the state is written in.
+    pub fn format_level(&self) -> FormatLevel {
+        self.state.format_level()
     }
 
     pub fn alarms(&self) -> impl Iterator<Item = coord::Alarm> {

@@ -2,9 +2,10 @@
 //! all of them; a token goes in with a request and a user comes out. An unused token expires; the token of a user
 //! that was deleted, or has another password, is revoked at once.
 
+use crate::mutant::Mutant;
 use base::Instant;
 use base::limits::TOKENS_MAX;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ pub struct AuthTokens {
     /// How long one lives after its last use.
     ttl: Duration,
     by_token: BTreeMap<Arc<str>, TokenEntry>,
-    /// Those that end first come first.
+    /// Tokens by the moment at which they end.
     ends: BTreeSet<(Instant, Arc<str>)>,
 }
 

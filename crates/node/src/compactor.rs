@@ -164,14 +164,14 @@ impl Compactor {
         &mut self,
         context: &CompactionContext<'_>,
         from: NodeId,
-        word: CompactionMessage,
+        message: CompactionMessage,
         output: &mut CompactorOutput,
     ) {
         self.heard.insert(from, context.now);
-        if Some(word.epoch) != self.epoch() {
+        if Some(message.epoch) != self.epoch() {
             return;
         }
-        match (&mut self.stage, word.signal) {
+        match (&mut self.stage, message.signal) {
             (RoundStage::Asking { needs, .. }, CompactionSignal::Need(revision)) => {
                 needs.insert(from, revision);
             }
@@ -203,7 +203,7 @@ impl Compactor {
         context.members.iter().for_each(|member| self.send(*member, CompactionSignal::Ask, output));
     }
 
-    /// Nothing is kept any longer for a member that has not been heard for so long.
+    /// Whether the member was silent for so long that no revision is kept for it any more.
     fn is_given_up(&self, now: Instant, member: NodeId) -> bool {
         let heard = self.heard.get(&member).copied().unwrap_or(self.leading_since);
         now.since(heard) >= self.params.grace

@@ -5,9 +5,10 @@
 
 use crate::batch::{self, Proposal};
 use crate::member::{config_change_origin, leader_origin};
+use crate::mutant::Mutant;
 use base::NodeId;
 use base::limits::CHANGES_WAITING_MAX;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use bytes::Bytes;
 use coord::{Command, MemberChange};
 use raft::Raft;
@@ -146,7 +147,7 @@ mod tests {
             matches!(classify(from, forwarded(from, u64::MAX)), BatchKind::Invalid),
             "no start counts so far"
         );
-        plant(Some(Mutant::ForwardUnchecked));
+        plant(Some(Mutant::ForwardUnchecked.into()));
         let taken = classify(from, forwarded(other, 7));
         plant(None);
         assert!(matches!(taken, BatchKind::Plain), "the planted bug lets one member speak for another");

@@ -2,32 +2,34 @@
 //! Requests, frames, ticks and completions go in one by one; `collect` ends a turn and hands out everything
 //! that follows. A proposal is never answered here unless its deadline passes: `Apply` answers it.
 
-use crate::batch::Proposal;
 use crate::config_changes::{self, BatchKind, ConfigChanges};
 use crate::frame::Frame;
 use crate::lease_clock::LeaderProposals;
-use crate::member::{config_change_origin, leader_origin};
+use crate::mutant::Mutant;
 use crate::peer_message::PeerMessage;
 use crate::pending::PendingProposals;
 use crate::question::{AskedQuestion, AskerId, LeaderAnswer, LeaderQuestion};
 use crate::reads::{Read, ReadBatch, ReadCounts, Reads};
 use crate::snapshot_receiver::{PartOutcome, SnapshotReceiver, StagedOutcome, StagingStep};
 use crate::waiting_questions::WaitingQuestions;
-use base::limits::{APPLY_LAG_ENTRIES_MAX, ENTRY_BYTES_SOFT, FORWARD_BYTES_MAX, PROPOSALS_WAITING_BYTES_MAX};
-use base::mutant::{Mutant, planted};
-use base::{Boot, Code, Index, Instant, NodeId, Position, ProposalId, ReplyToken, Term};
+use base::limits::{APPLY_LAG_ENTRIES_MAX, ENTRY_BYTES_SOFT, FORWARD_BYTES_MAX};
+use base::mutant::planted;
+use base::{Boot, Code, Index, Instant, NodeId, Position, ReplyToken, Term};
 use bytes::Bytes;
 use coord::reply::Reply;
 use coord::request;
 use coord::{Caller, Command};
+use forwarded::ForwardedProposals;
 use inquiry::LogInquiry;
 use own_entry::OwnEntryProbe;
+use own_proposals::OwnProposals;
 use raft::{Config, Entry, Message, Persist, ProtocolViolation, Raft, RaftEvent, RaftStatus, RestoredState};
-use std::collections::VecDeque;
 use std::time::Duration;
 
+mod forwarded;
 mod inquiry;
 mod own_entry;
+mod own_proposals;
 
 #[derive(Clone, Debug)]
 pub struct ConsensusParams {
@@ -70,11 +72,11 @@ pub enum ConsensusInput {
         /// The configurations that it went through, each from this index on.
         configs: Vec<(Index, Config)>,
     },
-    /// What `Apply` answered to a question.
-    Answered(AskerId, LeaderAnswer),
+    /// The answers of `Apply` to questions.
+    Answered(Vec<(AskerId, LeaderAnswer)>),
     /// A message of `Apply` to another member.
     SendPeerMessage(NodeId, PeerMessage),
-    /// What `Apply` proposes as the leader of a term.
+    /// The proposals of `Apply` as the leader of a term.
     LeaderProposals(LeaderProposals),
     Flushed(Position),
     Lost(NodeId),
@@ -82,7 +84,7 @@ pub enum ConsensusInput {
     Staged {
         id: u64,
         at: Option<Position>,
-        /// What its table of members says, if it has one.
+        /// The configuration in its table of members, if it has one.
         config: Option<Config>,
     },
     SnapshotSent {
@@ -135,16 +137,10 @@ pub struct Consensus {
     asks: WaitingQuestions,
     me: NodeId,
     boot: Boot,
-    /// Commands that this member proposes itself as leader, and how many it has proposed.
-    own: Vec<Bytes>,
-    own_seq: u64,
-    /// How many changes of the configuration it has proposed in that way.
-    own_changes: u64,
+    own: OwnProposals,
+    forwarded: ForwardedProposals,
     /// The value that was reported last.
     leading: Option<Term>,
-    /// Proposals of other members, to be ordered in this turn.
-    forwarded: VecDeque<Bytes>,
-    forwarded_bytes: usize,
     /// The member to which the waiting proposals were sent, and the term.
     target: (Term, Option<NodeId>),
     applied: Index,
@@ -169,12 +165,9 @@ impl Consensus {
             asks: WaitingQuestions::new(me, boot),
             me,
             boot,
-            own: Vec::new(),
-            own_seq: 0,
-            own_changes: 0,
+            own: OwnProposals::new(me, boot),
+            forwarded: ForwardedProposals::default(),
             leading: None,
-            forwarded: VecDeque::new(),
-            forwarded_bytes: 0,
             target: (Term::ZERO, None),
             applied,
             configured: applied,
@@ -215,8 +208,12 @@ impl Consensus {
                 self.configure(configs);
                 self.on_applied(index, finished);
             }
-            ConsensusInput::Answered(asker, answer) => self.on_answered(asker, answer, out),
-            ConsensusInput::SendPeerMessage(to, word) => out.send.push((to, Frame::PeerMessage(word))),
+            ConsensusInput::Answered(answers) => {
+                answers.into_iter().for_each(|(asker, answer)| self.on_answered(asker, answer, out));
+            }
+            ConsensusInput::SendPeerMessage(to, message) => {
+                out.send.push((to, Frame::PeerMessage(message)));
+            }
             ConsensusInput::LeaderProposals(proposals) => self.on_leader_proposals(proposals),
             ConsensusInput::Flushed(at) => self.on_flushed(at),
             ConsensusInput::Lost(peer) => {
@@ -245,7 +242,7 @@ impl Consensus {
         let then = Instant(now.0.saturating_sub(self.params.retry_after.as_micros() as u64));
         self.reads.give_up_since(then);
         self.asks.ask_again_since(then);
-        // What this member proposed as leader is in its own log and needs no repetition.
+        // The proposals of this member as leader are in its own log and need no repetition.
         if !self.raft.is_leader() && self.pending.has_unanswered_since(then) {
             self.pending.resend_all();
         }
@@ -263,7 +260,7 @@ impl Consensus {
                     out.forged.push((from, ProtocolViolation::Fields));
                 }
             }
-            Frame::PeerMessage(word) => out.peer_messages.push((from, word)),
+            Frame::PeerMessage(message) => out.peer_messages.push((from, message)),
             Frame::LogQuestion { boot, round } => {
                 out.send.push((from, Frame::LogAnswer { boot, round, state: self.log_state() }));
             }
@@ -358,45 +355,25 @@ impl Consensus {
     fn on_leader_proposals(&mut self, proposals: LeaderProposals) {
         let RaftStatus { term, .. } = self.raft.status();
         let current = self.raft.is_leader() && term == proposals.term;
-        if current || planted(Mutant::RevokeWithoutGuard) {
+        if current || planted(coord::Mutant::RevokeWithoutGuard) {
             let (changes, plain): (Vec<_>, Vec<_>) =
                 proposals.commands.into_iter().partition(|command| Command::reconfigures(command));
-            self.own.extend(plain);
-            changes.into_iter().for_each(|command| self.add_own_change(command));
-        }
-    }
-
-    fn add_own_change(&mut self, command: Bytes) {
-        self.own_changes += 1;
-        let id = ProposalId { origin: config_change_origin(self.me), boot: self.boot, seq: self.own_changes };
-        let mut batch = Vec::new();
-        Proposal { id, low: self.own_changes, command }.encode(&mut batch);
-        self.changes.add(batch.into());
-    }
-
-    fn take_own(&mut self, batch: &mut Vec<u8>) {
-        for command in self.own.drain(..) {
-            self.own_seq += 1;
-            let id = ProposalId { origin: leader_origin(self.me), boot: self.boot, seq: self.own_seq };
-            Proposal { id, low: self.own_seq, command }.encode(batch);
+            self.own.add(plain);
+            changes.into_iter().for_each(|command| self.changes.add(self.own.name_change(command)));
         }
     }
 
     /// The origin repeats what is dropped here, so no caller is answered. False for a batch that no correct member
     /// forwards.
     fn on_forward(&mut self, from: NodeId, batch: Bytes) -> bool {
-        let has_capacity = self.forwarded_bytes + batch.len() <= PROPOSALS_WAITING_BYTES_MAX;
-        if !self.raft.is_leader() || !has_capacity {
+        if !self.raft.is_leader() || !self.forwarded.fits(&batch) {
             return true;
         }
         if batch.len() > FORWARD_BYTES_MAX {
             return false;
         }
         match config_changes::classify(from, batch.clone()) {
-            BatchKind::Plain => {
-                self.forwarded_bytes += batch.len();
-                self.forwarded.push_back(batch);
-            }
+            BatchKind::Plain => self.forwarded.add(batch),
             BatchKind::Change => self.changes.add(batch),
             BatchKind::Invalid => return false,
         }
@@ -430,13 +407,13 @@ impl Consensus {
         }
     }
 
-    /// What is flushed was applied, whether or not that has been reported: raft must know before its log is cut.
+    /// The flushed entries were applied, whether or not that has been reported: raft must know before its log is cut.
     fn on_flushed(&mut self, at: Position) {
         self.on_applied(at.index, Vec::new());
         self.raft.step(raft::Input::Flushed(at));
     }
 
-    /// What was decided before a snapshot was installed is contained in it.
+    /// Takes over configurations; those that were decided before a snapshot was installed are contained in it.
     fn configure(&mut self, configs: Vec<(Index, Config)>) {
         for (index, config) in configs {
             if index > self.configured {
@@ -448,7 +425,7 @@ impl Consensus {
 
     fn on_applied(&mut self, index: Index, finished: Vec<u64>) {
         finished.into_iter().for_each(|seq| self.pending.finish(seq));
-        // What `Apply` reported before a snapshot was installed may arrive after it; and `Apply` stands on the
+        // A report of `Apply` from before a snapshot was installed may arrive after it; and `Apply` stands on the
         // snapshot before its records are durable, which raft must not hear until they are.
         if index <= self.applied || self.staging.is_installing_up_to(index) {
             return;
@@ -525,9 +502,9 @@ impl Consensus {
 
     /// Commands of an ended term are dropped; the planted bug forwards them.
     fn forward_own(&mut self, leader: NodeId, out: &mut ConsensusOutput) {
-        if planted(Mutant::RevokeWithoutGuard) && !self.own.is_empty() {
+        if planted(coord::Mutant::RevokeWithoutGuard) && !self.own.is_empty() {
             let mut batch = Vec::new();
-            self.take_own(&mut batch);
+            self.own.take(&mut batch);
             out.send.push((leader, Frame::Forward(batch.into())));
         }
         self.own.clear();
@@ -537,12 +514,8 @@ impl Consensus {
     fn order_proposals(&mut self, now: Instant) {
         while self.pending.has_unsent() || !self.forwarded.is_empty() || !self.own.is_empty() {
             let mut batch = Vec::new();
-            self.take_own(&mut batch);
-            while batch.len() < ENTRY_BYTES_SOFT
-                && let Some(forwarded) = self.forwarded.pop_front()
-            {
-                batch.extend_from_slice(&forwarded);
-            }
+            self.own.take(&mut batch);
+            self.forwarded.take(&mut batch, ENTRY_BYTES_SOFT);
             if batch.is_empty() && self.pending.is_change_next() {
                 self.pending.take_unsent(now, &mut batch);
                 self.changes.add(batch.into());
@@ -556,7 +529,6 @@ impl Consensus {
                 break;
             }
         }
-        self.forwarded_bytes = 0;
     }
 
     fn ask_for_reads(&mut self, now: Instant) {

@@ -3,8 +3,9 @@
 //! whose digest differs from that of the majority has diverged and must not serve; without a majority some member
 //! has, and it is not known which. The digest covers all entries so far, so a diverged member differs ever after.
 
+use crate::mutant::Mutant;
 use base::limits::{DIGEST_EVERY_ENTRIES, DIGESTS_KEPT_MAX};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Index, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,7 @@ pub(crate) struct StateDigests {
 pub(crate) enum DigestVerdict {
     /// All members that reported have the same digest, or too few have reported.
     Same,
-    /// The majority has the same, and these others do not.
+    /// A majority agrees, and these members differ from it.
     Diverged(BTreeSet<NodeId>),
     /// All members have reported, and no digest has the majority.
     Undecided,
@@ -34,12 +35,6 @@ impl StateDigests {
         of_member.insert(index, hash);
         while of_member.len() > DIGESTS_KEPT_MAX {
             of_member.pop_first();
-        }
-        if planted(Mutant::DigestsCrowdedOut) {
-            let highest = self.known.values().filter_map(|of_member| of_member.last_key_value());
-            let highest = highest.map(|(index, _)| index.0).max().unwrap_or(0);
-            let floor = highest.saturating_sub(DIGESTS_KEPT_MAX as u64 * DIGEST_EVERY_ENTRIES);
-            self.known.values_mut().for_each(|of_member| of_member.retain(|index, _| index.0 > floor));
         }
     }
 
@@ -57,7 +52,7 @@ impl StateDigests {
     }
 
     /// Former members do not count.
-    pub fn judge(&self, index: Index, members: &BTreeSet<NodeId>) -> DigestVerdict {
+    pub fn compare(&self, index: Index, members: &BTreeSet<NodeId>) -> DigestVerdict {
         let known: Vec<(NodeId, u64)> = members
             .iter()
             .filter_map(|member| Some((*member, *self.known.get(member)?.get(&index)?)))
@@ -90,7 +85,7 @@ mod tests {
     fn judged(hashes: &[(u64, u64)], count: u64) -> DigestVerdict {
         let mut digests = StateDigests::default();
         hashes.iter().for_each(|(member, hash)| digests.note(NodeId(*member), Index(64), *hash));
-        digests.judge(Index(64), &members(count))
+        digests.compare(Index(64), &members(count))
     }
 
     #[test]
@@ -116,9 +111,9 @@ mod tests {
         }
         assert!(digests.known.values().all(|of_member| of_member.len() <= DIGESTS_KEPT_MAX));
         digests.note(NodeId(3), Index(100), 7);
-        assert_eq!(digests.judge(Index(100), &members(3)), DigestVerdict::Diverged([NodeId(3)].into()));
+        assert_eq!(digests.compare(Index(100), &members(3)), DigestVerdict::Diverged([NodeId(3)].into()));
         digests.forget(NodeId(3));
-        assert_eq!(digests.judge(Index(100), &members(3)), DigestVerdict::Same);
+        assert_eq!(digests.compare(Index(100), &members(3)), DigestVerdict::Same);
     }
 
     /// Member 3 differs at an index while member 2 sends digests of many others.
@@ -134,7 +129,7 @@ mod tests {
                 digests.note(NodeId(2), index, nth);
             }
         }
-        digests.judge(of, &members(3))
+        digests.compare(of, &members(3))
     }
 
     #[test]
@@ -142,7 +137,7 @@ mod tests {
         plant(None);
         assert_eq!(judged_beside_a_flood(), DigestVerdict::Diverged([NodeId(3)].into()));
         assert!(StateDigests::is_due(Index(512), Index(0)) && !StateDigests::is_due(Index(513), Index(0)));
-        plant(Some(Mutant::DigestsCrowdedOut));
+        plant(Some(Mutant::DigestsCrowdedOut.into()));
         let judged = judged_beside_a_flood();
         plant(None);
         assert_eq!(judged, DigestVerdict::Same, "the planted bug forgets what was said of the index");

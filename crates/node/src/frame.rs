@@ -72,7 +72,7 @@ const CLIENT_URL_BYTES_MAX: usize = 1024;
 const ASK: u8 = 7;
 const ANSWER: u8 = 8;
 const MEMBERS: u8 = 9;
-const WORD: u8 = 10;
+const PEER_MESSAGE: u8 = 10;
 const LOG_QUESTION: u8 = 11;
 const LOG_ANSWER: u8 = 12;
 const STEPPED_DOWN: u8 = 13;
@@ -139,9 +139,9 @@ impl Frame {
                 put_varint(&mut out, *round);
                 state.encode(&mut out);
             }
-            Frame::PeerMessage(word) => {
-                out.push(WORD);
-                word.encode(&mut out);
+            Frame::PeerMessage(message) => {
+                out.push(PEER_MESSAGE);
+                message.encode(&mut out);
             }
         }
         out.into()
@@ -150,6 +150,11 @@ impl Frame {
     /// Whether this release knows frames of this kind. Others are those of a later release, and are dropped.
     pub fn is_known(bytes: &[u8]) -> bool {
         bytes.first().is_some_and(|kind| (RAFT..=STEPPED_DOWN).contains(kind))
+    }
+
+    /// Of a round that confirms reads, or a heartbeat: small, and waited for by reads of several members.
+    pub fn is_of_read_round(&self) -> bool {
+        matches!(self, Frame::Raft(message) if message.is_of_read_round())
     }
 
     pub fn decode(bytes: Bytes) -> Option<Frame> {
@@ -204,9 +209,9 @@ impl Frame {
                 };
                 reader.is_empty().then_some(frame)
             }
-            WORD => {
-                let word = PeerMessage::decode(&mut reader)?;
-                reader.is_empty().then_some(Frame::PeerMessage(word))
+            PEER_MESSAGE => {
+                let message = PeerMessage::decode(&mut reader)?;
+                reader.is_empty().then_some(Frame::PeerMessage(message))
             }
             _ => None,
         }
@@ -229,7 +234,7 @@ mod tests {
         Frame::LeaderAnswer { boot: Boot(3), token: ReplyToken(300), answer }
     }
 
-    fn word(signal: CompactionSignal) -> Frame {
+    fn compaction(signal: CompactionSignal) -> Frame {
         Frame::PeerMessage(PeerMessage::Compaction(CompactionMessage {
             epoch: CompactionEpoch { term: Term(7), nth: 300 },
             signal,
@@ -257,11 +262,12 @@ mod tests {
             ask(LeaderQuestion::TimeToLive { id: LeaseId(3), keys: true }),
             ask(LeaderQuestion::TimeToLive { id: LeaseId(3), keys: false }),
             ask(LeaderQuestion::Ending { within_ms: 5_000 }),
-            word(CompactionSignal::Ask),
-            word(CompactionSignal::Need(Revision(1_000_000))),
-            word(CompactionSignal::Notice(Revision(70))),
-            word(CompactionSignal::Agreed),
-            word(CompactionSignal::Refused),
+            ask(LeaderQuestion::TimeLeft(LeaseId(3))),
+            compaction(CompactionSignal::Ask),
+            compaction(CompactionSignal::Need(Revision(1_000_000))),
+            compaction(CompactionSignal::Notice(Revision(70))),
+            compaction(CompactionSignal::Agreed),
+            compaction(CompactionSignal::Refused),
             Frame::LogQuestion { boot: Boot(3), round: 300 },
             Frame::SteppedDown(Term(300)),
             Frame::LogAnswer { boot: Boot(3), round: 300, state },

@@ -4,11 +4,12 @@
 //! is never renewed; a lease never ends before its time has passed on this member's clock since the last renewal or,
 //! after an election, since the election.
 
+use crate::mutant::Mutant;
 use crate::question::{AskedQuestion, AskerId, LeaderAnswer, LeaderQuestion};
 use base::limits::{
     LEASE_CHECKPOINTS_MAX, LEASE_EXPIRIES_PER_SECOND_MAX, LEASE_REVOKES_IN_FLIGHT_MAX, LEASES_ENDING_MAX,
 };
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Code, Index, Instant, LeaseId, Term};
 use bytes::Bytes;
 use coord::reply::{Body, EndingLease, LeaseRenewal, LeaseTime, Reply};
@@ -35,6 +36,17 @@ const PROPOSE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 pub struct LeaderProposals {
     pub term: Term,
     pub commands: Vec<Bytes>,
+}
+
+impl LeaderProposals {
+    pub fn new(term: Term, commands: impl IntoIterator<Item = Command>) -> LeaderProposals {
+        let encode = |command: Command| {
+            let mut bytes = Vec::new();
+            command.encode(&mut bytes);
+            bytes.into()
+        };
+        LeaderProposals { term, commands: commands.into_iter().map(encode).collect() }
+    }
 }
 
 pub(crate) struct LeaseClock {
@@ -238,6 +250,9 @@ impl LeaseClock {
             LeaderQuestion::Ending { within_ms } => {
                 Body::LeasesEnding(leading.ending(self.counted, within_ms))
             }
+            LeaderQuestion::TimeLeft(id) => {
+                Body::LeasesEnding(leading.left(id, self.counted).into_iter().collect())
+            }
             LeaderQuestion::Leases => unreachable!("answered above"),
         };
         lease_out.answers.push((ask.asker, Some(Reply { revision: state.revision(), body })));
@@ -353,11 +368,16 @@ impl LeaderLeases {
         let horizon = until.max(counted.after(PROPOSE_AGAIN_AFTER));
         let near = self.agenda.iter().take_while(|(at, _)| *at <= horizon);
         near.filter_map(|(_, id)| {
-            let timer = self.timers.get(id).filter(|timer| timer.is_ending || timer.due <= until)?;
-            Some(EndingLease { id: *id, left_ms: timer.due.since(counted).as_millis() as u64 })
+            self.timers.get(id).filter(|timer| timer.is_ending || timer.due <= until)?;
+            self.left(*id, counted)
         })
         .take(LEASES_ENDING_MAX)
         .collect()
+    }
+
+    fn left(&self, id: LeaseId, counted: Instant) -> Option<EndingLease> {
+        let timer = self.timers.get(&id)?;
+        Some(EndingLease { id, left_ms: timer.due.since(counted).as_millis() as u64 })
     }
 
     fn end_expired(&mut self, counted: Instant, lease_out: &mut LeaseOutput) {

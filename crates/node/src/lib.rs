@@ -3,6 +3,7 @@
 //! decides what is written and sent; `Apply` takes committed entries and reads and gives replies and rows to
 //! flush. The server steps each on its own thread; the simulator interleaves them at will.
 
+mod alarm_proposal;
 pub mod apply;
 mod auth_tokens;
 pub mod batch;
@@ -12,7 +13,7 @@ pub mod compactor;
 mod config_changes;
 pub mod consensus;
 mod digests;
-mod disk_space;
+mod disk_alarm;
 mod file_usage;
 mod frame;
 mod layered_history;
@@ -22,6 +23,7 @@ pub mod lock_call;
 pub mod lock_waits;
 mod log_state;
 pub mod member;
+mod mutant;
 mod overlay;
 mod peer_message;
 mod pending;
@@ -37,13 +39,14 @@ pub use auth_tokens::{AuthTokens, TokenEvent};
 pub use batch::Proposal;
 pub use compaction_round::{RoundOutcome, RoundReport};
 pub use consensus::{ClientRequest, ClientWork, Consensus, ConsensusInput, ConsensusOutput, SnapshotRequest};
-pub use disk_space::{DiskMeasures, DiskSpace};
+pub use disk_alarm::{DiskAlarm, DiskMeasures};
 pub use frame::{Frame, SnapshotPart};
 pub use lease_clock::LeaseClockParams;
 pub use lease_events::{LeaseEvent, LeaseEventKind};
 pub use lock_call::LockCall;
 pub use lock_waits::{LockWait, WaitId};
 pub use log_state::LogState;
+pub use mutant::Mutant;
 pub use peer_message::{CompactionEpoch, CompactionMessage, CompactionSignal, PeerMessage, StateDigest};
 pub use question::{AskedQuestion, AskerId, LeaderAnswer, LeaderQuestion};
 pub use reads::{Read, ReadBatch, ReadCounts};

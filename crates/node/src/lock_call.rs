@@ -28,7 +28,7 @@ enum LockCallStage {
     Over,
 }
 
-/// What happened.
+/// The event that the call has waited for.
 #[derive(Debug)]
 pub enum LockCallEvent {
     /// The command of the last `LockCallStep::Propose` was answered.
@@ -40,7 +40,7 @@ pub enum LockCallEvent {
     Cancelled,
 }
 
-/// What to do next.
+/// The next step of the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockCallStep {
     /// Wait: a command or a wait is under way.
@@ -109,7 +109,7 @@ impl LockCall {
                 self.on_lock(lock, revision)
             }
             (LockCallStage::Leaving(_), Ok(Reply { body: Body::Left { .. }, .. })) if self.is_cancelled => {
-                // It was asked to leave unless it held the lock; now it leaves for good.
+                // The call was asked to leave unless it held the lock; now it leaves for good.
                 LockCallStep::Propose(self.leave(false))
             }
             (LockCallStage::Leaving(lock), Ok(Reply { body: Body::Left { holding }, revision })) => {
@@ -121,7 +121,7 @@ impl LockCall {
                     })),
                 }
             }
-            // It was applied and its answer lost with a snapshot; to ask again does no harm.
+            // The command may be applied and its answer lost with a snapshot; asking again does no harm.
             (LockCallStage::Asking, Err(Code::Timeout)) => {
                 self.stage = LockCallStage::Asking;
                 LockCallStep::Propose(Command::LockAcquire(self.acquire.clone()))
@@ -169,7 +169,7 @@ impl LockCall {
         }
     }
 
-    /// What is under way is finished first.
+    /// Stops after the request that is under way.
     fn on_stop(&mut self, keeps_held: bool) -> LockCallStep {
         match std::mem::replace(&mut self.stage, LockCallStage::Over) {
             LockCallStage::Waiting(lock) if keeps_held => {

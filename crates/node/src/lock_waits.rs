@@ -2,8 +2,7 @@
 //! applied changes go in, and out comes who holds a lock now. Only the next waiter is woken: a release among a
 //! thousand waiters wakes one. A wait ends once: the caller holds the lock, or its place in the queue is gone.
 
-use base::mutant::{Mutant, planted};
-use base::{Revision, Term};
+use base::Revision;
 use bytes::Bytes;
 use coord::{Acquire, Change, ChangeKind, Command, State, lock_queue};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +27,7 @@ pub struct LockWait {
     pub call: u64,
 }
 
-/// What a wait ends with.
+/// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitOutcome {
     /// The lock is held since this revision at the latest.
@@ -52,7 +51,7 @@ impl LockWaits {
             LockWaitInput::End(id) => drop(self.remove(id)),
             LockWaitInput::Begin { id, wait } => {
                 if let Some(news) = outcome_of(&wait, state) {
-                    return self.tell(id, news, out);
+                    return self.notify(id, news, out);
                 }
                 let places = self.by_lock.entry(wait.lock.clone()).or_default();
                 places.entry(wait.key.clone()).or_default().insert(id);
@@ -81,7 +80,7 @@ impl LockWaits {
             for lock in lock_queue::locks_of(key) {
                 let Some(places) = self.by_lock.get(&lock) else { continue };
                 let gone: Vec<WaitId> = places.get(key).into_iter().flatten().copied().collect();
-                gone.into_iter().for_each(|id| self.tell(id, WaitOutcome::Gone, out));
+                gone.into_iter().for_each(|id| self.notify(id, WaitOutcome::Gone, out));
                 touched.insert(lock);
             }
         }
@@ -95,7 +94,7 @@ impl LockWaits {
         let Some(places) = self.by_lock.get(&acquire.name) else { return };
         let waits = places.get(&lock_queue::key_of(&acquire.name, acquire.lease)).into_iter().flatten();
         let gone: Vec<WaitId> = waits.filter(|id| !is_owner(&self.by_id[id], state)).copied().collect();
-        gone.into_iter().for_each(|id| self.tell(id, WaitOutcome::Gone, out));
+        gone.into_iter().for_each(|id| self.notify(id, WaitOutcome::Gone, out));
     }
 
     /// Wakes the holder of the lock, if it waits here.
@@ -104,11 +103,11 @@ impl LockWaits {
         let Some(holder) = state.lock_holder(lock) else { return };
         let next: Vec<WaitId> = places.get(&holder.key).into_iter().flatten().copied().collect();
         for id in next {
-            self.tell(id, WaitOutcome::Granted { revision: state.revision() }, out);
+            self.notify(id, WaitOutcome::Granted { revision: state.revision() }, out);
         }
     }
 
-    fn tell(&mut self, id: WaitId, news: WaitOutcome, out: &mut Vec<(WaitId, WaitOutcome)>) {
+    fn notify(&mut self, id: WaitId, news: WaitOutcome, out: &mut Vec<(WaitId, WaitOutcome)>) {
         self.remove(id);
         self.woken += 1;
         out.push((id, news));
@@ -134,16 +133,8 @@ impl LockWaits {
         let all: Vec<_> = self.by_id.iter().map(|(id, wait)| (*id, outcome_of(wait, state))).collect();
         for (id, news) in all {
             if let Some(news) = news {
-                self.tell(id, news, out);
+                self.notify(id, news, out);
             }
-        }
-    }
-
-    /// A change of leader does not affect waits; the planted bug forgets them.
-    pub fn set_leading(&mut self, _term: Option<Term>) {
-        if planted(Mutant::HandOverLost) {
-            self.by_lock.clear();
-            self.by_id.clear();
         }
     }
 

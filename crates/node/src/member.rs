@@ -1,8 +1,9 @@
 //! Ids that members compute from names alone, so that every member of a static cluster arrives at the same ones, and
 //! the counting of starts that makes proposal ids unique for ever.
 
+use crate::mutant::Mutant;
 use base::checksum::hash64;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::rng::mix;
 use base::{Boot, ClusterId, LeaseId, NodeId};
 use coord::Members;

@@ -1,6 +1,7 @@
 //! Applied versions that the store has not flushed yet, in two generations: one that grows, and one that is
 //! being written. Reads look here before they look in the store.
-//! Changes come in revision order, so a version is found by bisection and no map is kept.
+//! Changes come in revision order, so a version is found by bisection and no map is kept. `mesh` has an overlay of its
+//! own, because its rows replace each other, come in no order, and may not be shown before they are durable.
 
 use base::{Position, Revision, Row};
 use coord::rows::{self, LoggedChange};
@@ -42,7 +43,7 @@ pub(crate) struct Overlay {
     flushing_bytes: usize,
 }
 
-/// What a change costs in memory beside its key and value.
+/// The memory that a change costs beside its key and value.
 const CHANGE_OVERHEAD_BYTES: usize = 128;
 
 impl Overlay {
@@ -83,12 +84,7 @@ impl Overlay {
         self.flushing_bytes = 0;
     }
 
-    /// The planted bug of an applied index that runs ahead: the newest change misses the flush that claims it.
-    pub fn keep_back_newest(&mut self) -> Option<Change> {
-        self.growing.pop()
-    }
-
-    /// From here on everything is in memory; `None` when nothing is.
+    /// The first revision in memory; everything from it on is. `None` when nothing is.
     pub fn first_revision(&self) -> Option<Revision> {
         self.generations().flatten().next().map(|change| change.revision)
     }

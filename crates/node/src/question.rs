@@ -19,6 +19,9 @@ pub enum LeaderQuestion {
     Ending {
         within_ms: u64,
     },
+    /// How many milliseconds are left of a lease: answered as `Ending` is, with one lease or none. Members of 0.1.0 do
+    /// not know this question.
+    TimeLeft(LeaseId),
     /// Which leases there are. Every member knows, once it has caught up.
     Leases,
 }
@@ -34,7 +37,9 @@ impl LeaderQuestion {
         match self {
             LeaderQuestion::KeepAlive(_) => matches!(body, Body::LeaseRenewed { .. }),
             LeaderQuestion::TimeToLive { .. } => matches!(body, Body::LeaseTime(_)),
-            LeaderQuestion::Ending { .. } => matches!(body, Body::LeasesEnding(_)),
+            LeaderQuestion::Ending { .. } | LeaderQuestion::TimeLeft(_) => {
+                matches!(body, Body::LeasesEnding(_))
+            }
             LeaderQuestion::Leases => matches!(body, Body::Leases(_)),
         }
     }
@@ -63,8 +68,8 @@ pub type LeaderAnswer = Option<Reply>;
 const KEEP_ALIVE: u8 = 0;
 const TIME_TO_LIVE: u8 = 1;
 const TIME_TO_LIVE_WITH_KEYS: u8 = 2;
-
 const ENDING: u8 = 3;
+const TIME_LEFT: u8 = 4;
 
 /// Questions that any member can answer are not sent.
 pub(crate) fn encode_question(question: LeaderQuestion, out: &mut Vec<u8>) {
@@ -72,6 +77,7 @@ pub(crate) fn encode_question(question: LeaderQuestion, out: &mut Vec<u8>) {
         LeaderQuestion::KeepAlive(id) => (KEEP_ALIVE, id),
         LeaderQuestion::TimeToLive { id, keys: false } => (TIME_TO_LIVE, id),
         LeaderQuestion::TimeToLive { id, keys: true } => (TIME_TO_LIVE_WITH_KEYS, id),
+        LeaderQuestion::TimeLeft(id) => (TIME_LEFT, id),
         LeaderQuestion::Ending { within_ms } => {
             out.push(ENDING);
             return put_varint(out, within_ms);
@@ -92,6 +98,7 @@ pub(crate) fn decode_question(reader: &mut Reader) -> Option<LeaderQuestion> {
         KEEP_ALIVE => Some(LeaderQuestion::KeepAlive(id)),
         TIME_TO_LIVE => Some(LeaderQuestion::TimeToLive { id, keys: false }),
         TIME_TO_LIVE_WITH_KEYS => Some(LeaderQuestion::TimeToLive { id, keys: true }),
+        TIME_LEFT => Some(LeaderQuestion::TimeLeft(id)),
         _ => None,
     }
 }

@@ -3,14 +3,13 @@
 //! itself: there is an alarm when the log says so, on all members alike. Between the two marks nothing happens, so
 //! that a store at its quota does not raise and clear the alarm all the time.
 
-use base::{Instant, NodeId};
+use crate::alarm_proposal::AlarmProposal;
+use base::{FormatLevel, Instant, NodeId};
 use coord::{Alarm, AlarmCommand, AlarmKind, AlarmOrigin, State};
 use std::time::Duration;
 
 /// The alarm is cleared when no more than this part of the quota is used.
 const CLEAR_BELOW_PERCENT: u64 = 90;
-/// A proposal that had no effect for this long is made again.
-const PROPOSE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// For so long a healed alarm can be disarmed.
 const HEALED_FOR: Duration = Duration::from_secs(30);
 
@@ -18,27 +17,20 @@ pub(crate) struct QuotaAlarm {
     me: NodeId,
     /// Unless another was set at run time; zero means none.
     quota_bytes: u64,
-    proposed: Option<Instant>,
+    proposal: AlarmProposal,
     /// Since when this leader has known of a healed alarm.
     healed: Option<Instant>,
 }
 
 impl QuotaAlarm {
     pub fn new(me: NodeId, quota_bytes: u64) -> QuotaAlarm {
-        QuotaAlarm { me, quota_bytes, proposed: None, healed: None }
+        QuotaAlarm { me, quota_bytes, proposal: AlarmProposal::default(), healed: None }
     }
 
     /// What the leader should propose now.
     pub fn tick(&mut self, now: Instant, state: &State) -> Option<AlarmCommand> {
-        let Some(command) = self.wanted_alarm(state).or_else(|| self.ended_alarm(now, state)) else {
-            self.proposed = None;
-            return None;
-        };
-        if self.proposed.is_some_and(|at| now.since(at) < PROPOSE_AGAIN_AFTER) {
-            return None;
-        }
-        self.proposed = Some(now);
-        Some(command)
+        let wanted = self.wanted_alarm(state).or_else(|| self.ended_alarm(now, state));
+        self.proposal.due(now, wanted)
     }
 
     fn wanted_alarm(&self, state: &State) -> Option<AlarmCommand> {
@@ -51,7 +43,10 @@ impl QuotaAlarm {
                 Some(AlarmCommand::Raise(alarm))
             }
             Some(alarm) if quota == 0 || stored <= quota / 100 * CLEAR_BELOW_PERCENT => {
-                Some(AlarmCommand::Raise(Alarm { origin: AlarmOrigin::Healed, ..alarm }))
+                // The oldest formats know no healed alarms.
+                let heals = state.format_level() > FormatLevel::OLDEST;
+                let healed = Alarm { origin: AlarmOrigin::Healed, ..alarm };
+                Some(if heals { AlarmCommand::Raise(healed) } else { AlarmCommand::Clear(alarm) })
             }
             _ => None,
         }

@@ -2,9 +2,10 @@
 //! While a round is under way the next batch gathers. Every attempt has a context of its own, so that the
 //! late answer to an earlier attempt can never be taken for the answer to a later one.
 
+use crate::mutant::Mutant;
 use crate::question::AskedQuestion;
 use base::limits::REQUESTS_WAITING_MAX;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Boot, Index, Instant, NodeId, ReplyToken};
 use bytes::{BufMut, Bytes};
 use coord::Caller;

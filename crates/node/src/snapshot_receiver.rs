@@ -3,7 +3,8 @@
 //! the live store. A missing part ends the attempt; the leader notices and starts another.
 
 use crate::frame::SnapshotPart;
-use base::mutant::{Mutant, planted};
+use crate::mutant::Mutant;
+use base::mutant::planted;
 use base::{Index, NodeId, Position};
 use bytes::Bytes;
 use raft::{Config, Message, ProtocolViolation};
@@ -135,7 +136,7 @@ impl SnapshotReceiver {
         };
         let stands_there = at.is_some() && message.snapshot_at() == at;
         let same_config = config.is_none() || message.config().as_ref() == config;
-        if stands_there && (same_config || planted(Mutant::ConfigLostInSnapshot)) {
+        if stands_there && (same_config || planted(raft::Mutant::ConfigLostInSnapshot)) {
             self.offered = true;
             return StagedOutcome::Complete(message);
         }

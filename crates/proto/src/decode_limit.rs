@@ -85,12 +85,12 @@ flat! {
     data_auth: RoleGrantDataRequest, RoleGrantDataResponse, RoleRevokeDataRequest, RoleRevokeDataResponse,
         RoleGetDataRequest, RoleGetDataResponse;
     health: HealthCheckRequest, HealthCheckResponse;
-    inspect: ClientsRequest, ClientsResponse, WatchesRequest, WatchesResponse, LeasesRequest, LeasesResponse,
+    inspect: ClientsRequest, ClientsResponse, WatchPlace, WatchesRequest, WatchesResponse, LeasesRequest, LeasesResponse,
         CompactionRequest, CompactionResponse;
     v3lockpb: LockRequest, LockResponse, UnlockRequest, UnlockResponse;
     v3electionpb: CampaignRequest, CampaignResponse, LeaderRequest, LeaderResponse, ProclaimRequest,
         ProclaimResponse, ResignRequest, ResignResponse;
-    lock: LockRequest, TryLockRequest, LockResponse, UnlockRequest, UnlockResponse, LeaseGrantRequest,
+    lock: LockRequest, TryLockRequest, LockResponse, UnlockRequest, UnlockResponse, UpdateRequest, UpdateResponse, LeaseGrantRequest,
         LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse, LeaseKeepAliveRequest,
         LeaseKeepAliveResponse, WatchRequest, WatchResponse, InspectRequest, InspectResponse, ListRequest,
         ListResponse, FenceRequest, FenceResponse;
@@ -122,7 +122,108 @@ impl DecodeLimit for crate::althing::backup::v1::DescribeRequest {}
 impl DecodeLimit for crate::althing::backup::v1::DescribeResponse {}
 impl DecodeLimit for crate::althing::backup::v1::RowsRequest {}
 impl DecodeLimit for crate::althing::backup::v1::RowsResponse {}
+impl DecodeLimit for crate::althing::backup::v1::ElementsRequest {}
+impl DecodeLimit for crate::althing::backup::v1::ElementsResponse {}
 impl DecodeLimit for crate::althing::backup::v1::RestoreResponse {}
+
+impl DecodeLimit for crate::althing::data::v1::GetRequest {}
+impl DecodeLimit for crate::althing::data::v1::DeleteRequest {}
+impl DecodeLimit for crate::althing::data::v1::ScanRequest {}
+impl DecodeLimit for crate::althing::data::v1::CountRequest {}
+impl DecodeLimit for crate::althing::data::v1::ElementsRequest {}
+impl DecodeLimit for crate::althing::data::v1::WatchRequest {}
+impl DecodeLimit for crate::althing::data::v1::WatchResponse {}
+impl DecodeLimit for crate::althing::data::v1::CountResponse {}
+impl DecodeLimit for crate::althing::data::v1::ElementsResponse {}
+impl DecodeLimit for crate::althing::data::v1::DeleteRangeRequest {}
+impl DecodeLimit for crate::althing::data::v1::DeleteRangeResponse {}
+impl DecodeLimit for crate::althing::data::v1::GetResponse {}
+impl DecodeLimit for crate::althing::data::v1::WriteResponse {}
+impl DecodeLimit for crate::althing::data::v1::UpdateResponse {}
+impl DecodeLimit for crate::althing::data::v1::BatchResponse {}
+impl DecodeLimit for crate::althing::data::v1::ScanResponse {}
+
+/// Metadata and elements take more memory than their bytes.
+impl DecodeLimit for crate::althing::data::v1::PutRequest {
+    fn check(bytes: &[u8]) -> Result<(), Status> {
+        check_data(bytes, walk_data_put)
+    }
+}
+
+impl DecodeLimit for crate::althing::data::v1::UpdateRequest {
+    fn check(bytes: &[u8]) -> Result<(), Status> {
+        check_data(bytes, walk_data_update)
+    }
+}
+
+impl DecodeLimit for crate::althing::data::v1::BatchRequest {
+    fn check(bytes: &[u8]) -> Result<(), Status> {
+        check_data(bytes, |batch, parts_left| {
+            for_each_message(batch, &mut |field, operation| match field {
+                DATA_OPERATIONS => {
+                    count_part(parts_left)?;
+                    for_each_message(operation, &mut |field, request| match field {
+                        DATA_PUT => walk_data_put(request, parts_left),
+                        DATA_UPDATE => walk_data_update(request, parts_left),
+                        _ => Ok(()),
+                    })
+                }
+                _ => Ok(()),
+            })
+        })
+    }
+}
+
+/// Fields of the requests of the DataService that hold parts, or messages in which they are.
+const DATA_OPERATIONS: u64 = 2;
+const DATA_PUT: u64 = 2;
+const DATA_UPDATE: u64 = 4;
+const PUT_VALUE: u64 = 3;
+const PUT_METADATA: u64 = 6;
+const UPDATE_OPERATION: u64 = 4;
+const OPERATION_SET: u64 = 5;
+const VALUE_ELEMENTS: u64 = 5;
+
+fn check_data(
+    bytes: &[u8],
+    walk: impl FnOnce(&[u8], &mut usize) -> Result<(), WalkError>,
+) -> Result<(), Status> {
+    let mut parts_left = PARTS_MAX;
+    walk(bytes, &mut parts_left).map_err(|refusal| match refusal {
+        WalkError::Malformed => Status::internal("malformed protobuf in a request for data"),
+        WalkError::TooManyParts | WalkError::TooDeep => refuse(Code::TooManyOps),
+    })
+}
+
+fn count_part(parts_left: &mut usize) -> Result<(), WalkError> {
+    *parts_left = parts_left.checked_sub(1).ok_or(WalkError::TooManyParts)?;
+    Ok(())
+}
+
+fn walk_data_put(put: &[u8], parts_left: &mut usize) -> Result<(), WalkError> {
+    for_each_message(put, &mut |field, part| match field {
+        PUT_VALUE => walk_data_value(part, parts_left),
+        PUT_METADATA => count_part(parts_left),
+        _ => Ok(()),
+    })
+}
+
+fn walk_data_update(update: &[u8], parts_left: &mut usize) -> Result<(), WalkError> {
+    for_each_message(update, &mut |field, operation| match field {
+        UPDATE_OPERATION => for_each_message(operation, &mut |field, value| match field {
+            OPERATION_SET => walk_data_value(value, parts_left),
+            _ => Ok(()),
+        }),
+        _ => Ok(()),
+    })
+}
+
+fn walk_data_value(value: &[u8], parts_left: &mut usize) -> Result<(), WalkError> {
+    for_each_message(value, &mut |field, elements| match field {
+        VALUE_ELEMENTS => for_each_message(elements, &mut |_, _| count_part(parts_left)),
+        _ => Ok(()),
+    })
+}
 
 /// Records and their rows, which take memory also when they are empty.
 impl DecodeLimit for crate::althing::backup::v1::RestoreRequest {

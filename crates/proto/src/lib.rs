@@ -12,6 +12,11 @@ pub use decode_limit::DecodeLimit;
 /// The files of `proto/`, compiled: an encoded `FileDescriptorSet`.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
+/// Metadata of the answer to Defragment: what the stores took of the disk before, in bytes.
+pub const BYTES_BEFORE: &str = "althing-bytes-before";
+/// And what they take now.
+pub const BYTES_AFTER: &str = "althing-bytes-after";
+
 /// One version of a key.
 pub mod mvccpb {
     tonic::include_proto!("mvccpb");
@@ -42,6 +47,11 @@ pub mod althing {
     pub mod auth {
         pub mod v1 {
             tonic::include_proto!("althing.auth.v1");
+        }
+    }
+    pub mod data {
+        pub mod v1 {
+            tonic::include_proto!("althing.data.v1");
         }
     }
     pub mod inspect {

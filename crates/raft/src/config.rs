@@ -3,8 +3,9 @@
 //! and new majorities always meet; or the later one is joint, and needs a majority of both; or it is the joint one
 //! without its outgoing half; or this member had none before.
 
+use crate::mutant::Mutant;
 use base::NodeId;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use raft_rs::eraftpb::{ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

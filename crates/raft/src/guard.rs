@@ -8,8 +8,9 @@
 
 use crate::log::Log;
 use crate::message::Message;
+use crate::mutant::Mutant;
 use base::NodeId;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use raft_rs::eraftpb::MessageType;
 use raft_rs::{RawNode, StateRole};
 

@@ -90,7 +90,7 @@ impl Log {
         (self.base.index > before).then_some(self.base.index)
     }
 
-    /// This member is the only one.
+    /// Whether this member is the only voter.
     pub fn is_of_one(&self) -> bool {
         self.config.voters.len() + self.config.learners.len() == 1 && !self.config.is_joint()
     }

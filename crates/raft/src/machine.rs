@@ -8,10 +8,11 @@ use crate::entry::{Entry, entry_type};
 use crate::guard::{self, GuardVerdict, ProtocolViolation};
 use crate::log::Log;
 use crate::message::Message;
+use crate::mutant::Mutant;
 use crate::record::Record;
 use crate::restore::RestoredState;
 use crate::terms::TermClaims;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::rng::mix;
 use base::{Index, NodeId, Position, Term, limits};
 use bytes::Bytes;
@@ -22,6 +23,7 @@ use std::collections::VecDeque;
 mod commit_record;
 mod doubt;
 mod quorum;
+mod read_index;
 
 use doubt::Abstention;
 pub use doubt::Doubt;
@@ -88,7 +90,7 @@ pub enum Input {
     Campaign,
 }
 
-/// What follows from the inputs. The caller drains it.
+/// The effects of the inputs. The caller drains them.
 #[derive(Debug, Default)]
 pub struct Output {
     pub send: Vec<Message>,
@@ -180,6 +182,8 @@ pub struct Raft {
     /// Whether there was a leader since its start.
     has_met_leader: bool,
     quorum_check: QuorumCheck,
+    /// The context of the heartbeats of the read round under way.
+    read_round: Option<Vec<u8>>,
     last_note: Option<RaftEvent>,
 }
 
@@ -244,6 +248,7 @@ impl Raft {
             led: None,
             has_met_leader: false,
             quorum_check: QuorumCheck::default(),
+            read_round: None,
             last_note: None,
         }
     }
@@ -368,7 +373,11 @@ impl Raft {
         }
         self.note_new_cluster(&message);
         let from = message.0.from;
-        self.quorum_check.heard_from(NodeId(from));
+        self.quorum_check.record_contact(NodeId(from));
+        if message.kind() == MessageType::MsgReadIndex && self.can_gather_reads() {
+            self.gather_read(message.0);
+            return true;
+        }
         let taken = self.node.step(message.0).is_ok();
         self.keep_next_above_match(from);
         taken
@@ -378,7 +387,7 @@ impl Raft {
         let (from, term) = (message.from(), message.term().0);
         let admission = guard::admit(&self.node, message);
         let refusal = match admission {
-            GuardVerdict::Take(message) if self.believes(from, term) => return Some(message),
+            GuardVerdict::Take(message) if self.accepts_term(from, term) => return Some(message),
             GuardVerdict::Take(_) => ProtocolViolation::TermJump,
             GuardVerdict::Ignore => return None,
             GuardVerdict::Refuse(refusal) => refusal,
@@ -387,7 +396,7 @@ impl Raft {
         None
     }
 
-    fn believes(&mut self, from: NodeId, term: u64) -> bool {
+    fn accepts_term(&mut self, from: NodeId, term: u64) -> bool {
         let raft = &self.node.raft;
         let voters: Vec<u64> =
             if term > raft.term { raft.prs().conf().voters().ids().iter().collect() } else { return true };
@@ -464,16 +473,6 @@ impl Raft {
         active.max().map(|(_, id)| id)
     }
 
-    fn step_read_index(&mut self, context: Bytes) {
-        if planted(Mutant::ReadWithoutQuorum) && self.is_leader() {
-            let index = self.node.raft.raft_log.committed;
-            let read = raft_rs::ReadState { index, request_ctx: context.to_vec() };
-            self.node.raft.read_states.push(read);
-            return;
-        }
-        self.node.read_index(context.to_vec());
-    }
-
     fn step_persisted(&mut self, seq: u64) {
         let mut number = None;
         while let Some(done) = self.in_flight.front().filter(|flight| flight.seq <= seq) {
@@ -518,6 +517,7 @@ impl Raft {
     /// Returns the output of all inputs so far.
     pub fn collect(&mut self, out: &mut Output) {
         std::mem::take(&mut self.freed).into_iter().for_each(|message| self.route(message, out));
+        self.begin_read_round();
         while self.node.has_ready() {
             let ready = self.node.ready();
             self.collect_ready(ready, out);

@@ -4,9 +4,10 @@
 
 use crate::config::Config;
 use crate::entry::Entry;
+use crate::mutant::Mutant;
 use base::codec::{Reader, put_bytes, put_varint};
 use base::limits::MEMBERS_MAX;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Index, NodeId, Position, Term};
 use raft_rs::eraftpb::{self, ConfState, EntryType, MessageType};
 
@@ -186,10 +187,21 @@ impl Message {
             && !asks_for_snapshot
     }
 
-    /// Of the snapshot that this message announces.
+    /// The configuration in the snapshot that this message announces.
     pub fn config(&self) -> Option<Config> {
         let snapshot = self.0.snapshot.as_ref()?;
         Some(Config::from_library(snapshot.get_metadata().get_conf_state()))
+    }
+
+    /// Of a round that confirms reads, or a heartbeat.
+    pub fn is_of_read_round(&self) -> bool {
+        matches!(
+            self.0.msg_type,
+            MessageType::MsgHeartbeat
+                | MessageType::MsgHeartbeatResponse
+                | MessageType::MsgReadIndex
+                | MessageType::MsgReadIndexResp
+        )
     }
 
     /// An answer to something that this member sent.

@@ -5,8 +5,9 @@
 use crate::config::Config;
 use crate::entry::Entry;
 use crate::machine::Doubt;
+use crate::mutant::Mutant;
 use crate::record::Record;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Boot, Index, NodeId, Position, Term};
 
 /// Gathers records as they are replayed.

@@ -2,7 +2,9 @@
 //! ours is forged, unless we were away for a very long time: then a majority of the voters reports it. One peer alone
 //! cannot raise the term of a member.
 
-use base::mutant::{Mutant, planted};
+use crate::mutant::Mutant;
+
+use base::mutant::planted;
 use std::collections::BTreeMap;
 
 /// How far ahead a term may be that one peer alone reports: an election in every second for eleven days.

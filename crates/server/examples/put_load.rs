@@ -3,11 +3,14 @@
 //! second and CPU time per put; DIR says which disk (a directory in memory shows the code alone).
 #![allow(clippy::print_stdout, reason = "the figures are what this program is for")]
 
+#[path = "../tests/it/config.rs"]
+mod settings;
+
 use base::LeaseId;
 use base::rng::mix;
 use bytes::Bytes;
 use coord::request::Put;
-use server::{ClusterMember, Config, Handle, Server};
+use server::{Config, Handle, Server};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
@@ -51,43 +54,13 @@ fn start(root: &Path, members: usize) -> Result<Vec<Server>, Box<dyn std::error:
 }
 
 fn config(root: &Path, idx: usize, addresses: &[SocketAddr]) -> Config {
-    let name = |idx: usize| format!("m{idx}");
-    let members = addresses.iter().enumerate();
     Config {
-        name: name(idx),
-        data_dir: root.join(name(idx)),
-        client_addr: addresses[idx],
-        peer_addr: addresses[idx],
-        initial_cluster: members
-            .map(|(idx, address)| ClusterMember { name: name(idx), peer_addr: address.to_string() })
-            .collect(),
-        join: None,
-        cluster_token: "put-load".to_owned(),
-        advertise_client: String::new(),
-        advertise_peer: String::new(),
         heartbeat: Duration::from_millis(100),
         election: Duration::from_secs(1),
-        request_timeout: Duration::from_secs(7),
-        request_bytes_max: 1536 * 1024,
-        txn_ops_max: 128,
         flush_interval: Duration::from_secs(1),
         flush_bytes: 16 * 1024 * 1024,
-        response_bytes_max: 4 * 1024 * 1024,
-        quota_bytes: 0,
-        compaction: None,
-        history_age: Duration::from_secs(3_600),
-        history_rows_max: 1_000,
         wal_segment_bytes: 64 * 1024 * 1024,
-        log_keep_entries: 5_000,
-        watch_progress_interval: Duration::from_secs(600),
-        client_tls: false,
-        peer_security: Default::default(),
-        force_new_cluster: false,
-        strict_reconfig: false,
-        drain_timeout: Duration::from_secs(5),
-        audit: None,
-        auth: Default::default(),
-        mesh: server::MeshConfig::default(),
+        ..settings::config(root, idx, addresses)
     }
 }
 

@@ -1,12 +1,12 @@
 //! An actor: a machine with its queue and a thread, which takes everything that has gathered as one turn. Waking that
 //! thread takes longer than a turn does under light load, so a thread that posts a message may run the turn
-//! instead: `run_pending`.
+//! instead: `post_and_help`.
 //! Turns never overlap, and messages are taken in order, because only the thread that has locked the
 //! machine takes them. No message is forgotten: a thread that unlocks the machine checks once more, or wakes the
 //! actor's thread.
 
 use crate::fatal::AbortOnPanic;
-use crate::queue::Queue;
+use crate::queue::{Queue, Wake};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
@@ -14,10 +14,23 @@ use std::time::Instant;
 const HELP_TURNS_MAX: usize = 8;
 
 pub(crate) trait Machine {
-    type Message;
+    type Message: ActorMessage;
 
     /// Processes all messages.
     fn turn(&mut self, messages: &mut Vec<Self::Message>) -> NextTurn;
+}
+
+/// How a message is queued.
+pub(crate) trait ActorMessage {
+    /// The bytes that it takes of the queue's space.
+    fn bytes(&self) -> usize {
+        0
+    }
+
+    /// When the actor's thread wakes for it.
+    fn wake(&self) -> Wake {
+        Wake::Now
+    }
 }
 
 /// When the next turn is due if no message comes.
@@ -31,7 +44,7 @@ pub(crate) enum NextTurn {
 }
 
 pub(crate) struct Actor<M: Machine> {
-    pub queue: Queue<M::Message>,
+    queue: Queue<M::Message>,
     /// None before the thread starts and after the last turn.
     state: Mutex<Option<ActorState<M>>>,
 }
@@ -45,6 +58,41 @@ struct ActorState<M: Machine> {
 impl<M: Machine> Actor<M> {
     pub fn new() -> Actor<M> {
         Actor { queue: Queue::new(), state: Mutex::new(None) }
+    }
+
+    /// Posts a message to the actor's thread. False while it ends: then the message is dropped.
+    pub fn post(&self, message: impl Into<M::Message>) -> bool {
+        let message = message.into();
+        let (bytes, wake) = (message.bytes(), message.wake());
+        self.queue.push_bytes(message, bytes, wake)
+    }
+
+    /// Posts a message, and runs its turn on this thread: waking the actor's thread costs more than the turn. See ADR 37.
+    pub fn post_and_help(&self, message: M::Message) -> bool {
+        let bytes = message.bytes();
+        let heard = self.queue.push_bytes(message, bytes, Wake::BySender);
+        self.help();
+        heard
+    }
+
+    /// For senders of many bytes: waits while too many are queued.
+    pub fn wait_for_space(&self) {
+        self.queue.wait_for_space();
+    }
+
+    /// Wakes the actor's thread if messages were posted whose sender was to wake it.
+    pub fn wake_if_urgent(&self) {
+        self.queue.wake_if_urgent();
+    }
+
+    /// In a turn: waits for more messages.
+    pub fn take_more(&self, into: &mut Vec<M::Message>) {
+        self.queue.take(into, None);
+    }
+
+    /// Closes the queue: the next turn takes what is queued, and is the last.
+    pub fn close(&self) {
+        self.queue.close();
     }
 
     /// The body of the actor's own thread. After each of its turns it calls `after_turn`, which wakes other actors.
@@ -61,7 +109,7 @@ impl<M: Machine> Actor<M> {
     }
 
     /// Runs the queued turn on this thread, unless another thread runs one: that thread takes these messages as well.
-    pub fn run_pending(&self) {
+    pub fn help(&self) {
         for _ in 0..HELP_TURNS_MAX {
             let Ok(mut actor) = self.state.try_lock() else { return };
             if !self.queue.has_urgent() {
@@ -104,6 +152,8 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::thread;
 
+    impl ActorMessage for u64 {}
+
     /// Sums what it is sent, and is over at zero.
     struct Sum {
         total: Arc<AtomicU64>,
@@ -137,10 +187,9 @@ mod tests {
             thread::spawn(move || {
                 for number in 1..=10_000 {
                     if (number + thread).is_multiple_of(3) {
-                        actor.queue.push(number);
+                        actor.post(number);
                     } else {
-                        actor.queue.push_without_wake(number, 0);
-                        actor.run_pending();
+                        actor.post_and_help(number);
                     }
                 }
             })
@@ -148,8 +197,7 @@ mod tests {
         let visitors: Vec<_> = (0..3).map(visitor).collect();
         visitors.into_iter().for_each(|visitor| visitor.join().unwrap());
         // The helping threads have left nothing behind, or the actor's thread is running: the end comes after all of it.
-        actor.queue.push_without_wake(0, 0);
-        actor.run_pending();
+        actor.post_and_help(0);
         own.join().unwrap();
         assert_eq!(total.load(Ordering::Relaxed), 3 * 10_000 * 10_001 / 2);
     }
@@ -157,9 +205,8 @@ mod tests {
     #[test]
     fn nothing_runs_before_the_thread_has_begun() {
         let (actor, total) = (Actor::new(), Arc::new(AtomicU64::new(0)));
-        actor.queue.push_without_wake(7, 0);
-        actor.queue.push_without_wake(0, 0);
-        actor.run_pending();
+        actor.post_and_help(7);
+        actor.post_and_help(0);
         actor.run(Sum { total: total.clone(), ended: false }, || {});
         assert_eq!(total.load(Ordering::Relaxed), 7);
     }

@@ -10,8 +10,10 @@ mod writer;
 
 pub use entry::{AuditClass, AuditEntry, AuditOutcome, IdentifiedBy};
 
+use crate::mutant::Mutant;
 use crate::registry::Registry;
 use crate::thread::Thread;
+use base::mutant::planted;
 use disk::RotatedFile;
 use prometheus_client::metrics::counter::Counter;
 use std::io;
@@ -49,9 +51,9 @@ pub enum AuditTarget {
 
 /// The running audit log of a process.
 #[derive(Clone)]
-pub struct Audit(Arc<Shared>);
+pub struct Audit(Arc<AuditShared>);
 
-struct Shared {
+struct AuditShared {
     items: SyncSender<Item>,
     with_reads: bool,
     counters: Counters,
@@ -90,7 +92,7 @@ impl Audit {
         let counters = Counters::default();
         let (counted, node) = (counters.clone(), node.to_owned());
         Thread::spawn("audit", move || writer::run(received, sink, &counted, &node))?;
-        let audit = Audit(Arc::new(Shared { items, with_reads, counters }));
+        let audit = Audit(Arc::new(AuditShared { items, with_reads, counters }));
         audit.push(Item::Started { at: SystemTime::now(), with_reads });
         Ok(audit)
     }
@@ -102,7 +104,9 @@ impl Audit {
 
     /// Records what came of a request, if it changes something or was refused, or if reads are wanted.
     pub fn record(&self, entry: AuditEntry) {
-        if self.records(entry.class) || entry.outcome == AuditOutcome::Refused {
+        if self.records(entry.class)
+            || entry.outcome == AuditOutcome::Refused && !planted(Mutant::RefusalNotRecorded)
+        {
             self.push(Item::Entry { at: SystemTime::now(), entry: Box::new(entry) });
         }
     }

@@ -17,9 +17,10 @@ pub use policy::{Credentials, DataCaller};
 pub use rights::{DataRights, DataVerb};
 pub use signed::SignedTokens;
 
-use crate::apply::ApplyMessage;
+use crate::apply::ApplyJob;
 use crate::handle::Handle;
-use base::{Code, Instant, KeyRange};
+use crate::telemetry::{RefusalKind, RefusedAccess};
+use base::{Code, FormatLevel, Instant, KeyRange};
 use bytes::Bytes;
 use coord::call::{AuthCall, AuthToken, IssueToken};
 use coord::reply::Reply;
@@ -284,7 +285,7 @@ impl<'a> AuthHandle<'a> {
     async fn check_leases(self, need: LeaseAccess) -> Result<(), Code> {
         let (asker, told) = oneshot::channel();
         let caller = self.handle.caller().clone();
-        self.handle.core().apply.queue.push(ApplyMessage::CheckLeases { caller, need, asker });
+        self.handle.core().coord.apply.post(ApplyJob::CheckLeases { caller, need, asker });
         told.await.unwrap_or(Err(Code::Stopped))
     }
 
@@ -293,17 +294,15 @@ impl<'a> AuthHandle<'a> {
         self.handle.propose_and_wait(&Command::Auth(call.into_command())).await
     }
 
-    /// The hash under which a password is kept.
+    /// The hash under which a password is kept. Release 0.1.0 reads no hash of a long password.
     pub async fn hash_password(self, password: String) -> Result<Bytes, Code> {
+        if password::is_hashed_before(&password) {
+            self.handle.formats().require(FormatLevel(1))?;
+        }
         self.auth_state().hashing.hash(LoginSource::default(), password, self.handle.request_timeout()).await
     }
 
-    /// Issues a token for the correct password of a user.
-    pub async fn authenticate(self, user: String, password: String) -> Result<Reply<AuthToken>, Code> {
-        self.authenticate_from(None, user, password).await
-    }
-
-    /// The same for a client at this address, whose logins take turns with those of others.
+    /// Issues a token for the correct password of a user. The logins of each address take turns with those of others.
     pub async fn authenticate_from(
         self,
         address: Option<IpAddr>,
@@ -352,7 +351,8 @@ impl<'a> AuthHandle<'a> {
         if self.auth_state().hashing.matches_hash(now, source, password.to_owned(), known, patience).await? {
             Ok(())
         } else {
-            self.handle.core().telemetry.count_refused_login();
+            let user = user.to_owned();
+            self.handle.note_refused(RefusedAccess { kind: RefusalKind::Login, user, address });
             Err(refusal)
         }
     }
@@ -367,12 +367,22 @@ impl<'a> AuthHandle<'a> {
         self.handle.wait_blocking(empty_read()).map(drop)
     }
 
+    /// Whether auth is on by everything that is committed; none while this node cannot know that.
+    pub async fn is_on_by_agreement(self) -> Option<bool> {
+        let is_known = if self.handle.is_data_only() {
+            self.policy_age().is_some()
+        } else {
+            self.await_commit().await.is_ok()
+        };
+        is_known.then(|| self.is_on())
+    }
+
     async fn await_commit(self) -> Result<Reply, Code> {
         self.handle.wait_for(empty_read()).await
     }
 
     fn auth_state(self) -> &'a AuthState {
-        &self.handle.core().auth
+        &self.handle.core().security.auth
     }
 }
 

@@ -22,8 +22,8 @@ use tokio::time::{sleep, timeout};
 const PIECES_AHEAD: usize = 2;
 /// How often the store is polled until it holds what was applied.
 const FLUSH_POLL: Duration = Duration::from_millis(10);
-/// How long that may take.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often at most.
+const FLUSH_POLLS_MAX: usize = 3_000;
 /// After each piece the thread rests for as long as the piece took, within these bounds: requests are urgent,
 /// a backup is not.
 const REST_MIN: Duration = Duration::from_micros(200);
@@ -52,7 +52,8 @@ impl MaintenanceHandle<'_> {
     /// Everything that this member has applied, as one file.
     pub async fn backup(self) -> Result<BackupPieces, Code> {
         let core = self.handle.core();
-        let permit = core.backups.clone().try_acquire_owned().map_err(|_| Code::TooManyRequests)?;
+        let permit = core.reads.backups.clone().try_acquire_owned().map_err(|_| Code::TooManyRequests)?;
+        let began = Instant::now();
         let view = flushed_view(core, self.handle.status().applied.0).await?;
         let identity = self.handle.identity();
         let at_millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64);
@@ -70,14 +71,25 @@ impl MaintenanceHandle<'_> {
         let left_bytes = backup.left_bytes();
         tracing::info!(bytes = left_bytes, "backup started");
         let (sender, pieces) = mpsc::channel(PIECES_AHEAD);
-        tokio::spawn(send(backup, sender, permit));
+        let seconds = core.metrics.etcd.snapshot_seconds.clone();
+        tokio::spawn(async move {
+            send(backup, sender, permit).await;
+            seconds.observe(began.elapsed());
+        });
         Ok(BackupPieces { pieces, left_bytes })
+    }
+
+    /// Covers everything applied: equal on every member at the same applied index.
+    pub fn state_hash(self) -> u64 {
+        self.handle.core().metrics.etcd.hash_seconds.observe(Duration::ZERO);
+        self.handle.status().state_hash
     }
 
     /// The hash of all keys up to a revision, as etcd computes it, and the compacted revision that it was computed with.
     pub async fn hash_keys(self, revision: Revision) -> Result<KeyHash, Code> {
         let core = self.handle.core();
-        let permit = core.backups.clone().try_acquire_owned().map_err(|_| Code::TooManyRequests)?;
+        let permit = core.reads.backups.clone().try_acquire_owned().map_err(|_| Code::TooManyRequests)?;
+        let began = Instant::now();
         let view = flushed_view(core, self.handle.status().applied.0).await?;
         let hashing = tokio::task::spawn_blocking(move || {
             let _permit = permit;
@@ -88,6 +100,7 @@ impl MaintenanceHandle<'_> {
             })
         });
         let hash = hashing.await.map_err(|_| Code::Stopped)?.map_err(|_| Code::Stopped)?;
+        core.metrics.etcd.hash_rev_seconds.observe(began.elapsed());
         if revision < hash.compacted { Err(Code::Compacted) } else { Ok(hash) }
     }
 }
@@ -112,22 +125,21 @@ fn rest_after(start: Instant) -> Duration {
 
 /// The store as it is on the disk, once that is as far as what was applied.
 pub(crate) async fn flushed_view(core: &Core, applied: u64) -> Result<Arc<StoreView>, Code> {
-    let flushed = async {
-        loop {
-            let (reply, answer) = oneshot::channel();
-            if !core.storage.push(storage::StorageMessage::View { reply }) {
-                return Err(Code::Stopped);
-            }
-            let view = answer.await.map_err(|_| Code::Stopped)?;
-            let meta = Meta::read(&*view).map_err(|_| Code::Stopped)?;
-            if meta.map_or(0, |meta| meta.applied.index.0) >= applied {
-                return Ok(view);
-            }
-            drop(view);
-            sleep(FLUSH_POLL).await;
+    // Rounds are counted, not time: a clock that jumps ends one pause early, and not the wait.
+    for _ in 0..FLUSH_POLLS_MAX {
+        let (reply, answer) = oneshot::channel();
+        if !core.coord.storage.push(storage::StorageMessage::View { reply }.into()) {
+            return Err(Code::Stopped);
         }
-    };
-    timeout(FLUSH_TIMEOUT, flushed).await.unwrap_or(Err(Code::Timeout))
+        let view = answer.await.map_err(|_| Code::Stopped)?;
+        let meta = Meta::read(&*view).map_err(|_| Code::Stopped)?;
+        if meta.map_or(0, |meta| meta.applied.index.0) >= applied {
+            return Ok(view);
+        }
+        drop(view);
+        sleep(FLUSH_POLL).await;
+    }
+    Err(Code::Timeout)
 }
 
 async fn send(mut backup: Backup, to: mpsc::Sender<BackupPiece>, permit: OwnedSemaphorePermit) {

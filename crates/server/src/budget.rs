@@ -12,7 +12,7 @@ use tokio::time::timeout;
 const RESERVE_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Budget {
-    room: Arc<Semaphore>,
+    free: Arc<Semaphore>,
     bytes_max: usize,
 }
 
@@ -30,13 +30,13 @@ impl BudgetShare {
 
 impl Budget {
     pub fn new(bytes_max: usize) -> Budget {
-        Budget { room: Arc::new(Semaphore::new(bytes_max)), bytes_max }
+        Budget { free: Arc::new(Semaphore::new(bytes_max)), bytes_max }
     }
 
     /// A request for more than the budget gets all of it.
     pub async fn reserve(&self, bytes: usize) -> Result<BudgetShare, Code> {
         let permits = u32::try_from(bytes.min(self.bytes_max)).expect("the budget is below 4 GiB");
-        let reserved = timeout(RESERVE_TIMEOUT, self.room.clone().acquire_many_owned(permits)).await;
+        let reserved = timeout(RESERVE_TIMEOUT, self.free.clone().acquire_many_owned(permits)).await;
         let permit = reserved.map_err(|_| Code::TooManyRequests)?.expect("it is never closed");
         Ok(BudgetShare { permit })
     }
@@ -46,7 +46,7 @@ impl Budget {
     }
 
     pub fn reserved_bytes(&self) -> usize {
-        self.bytes_max - self.room.available_permits()
+        self.bytes_max - self.free.available_permits()
     }
 }
 

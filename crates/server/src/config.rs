@@ -60,9 +60,11 @@ pub struct Config {
     pub strict_reconfig: bool,
     /// How long SIGTERM waits for requests under way.
     pub drain_timeout: Duration,
+    /// A request that takes this long is reported with where the time went; zero for none.
+    pub slow_request: Duration,
 }
 
-/// What authenticates members and regions.
+/// The proofs by which members and regions authenticate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerSecurity {
     /// Certificates of an operator; they take precedence.

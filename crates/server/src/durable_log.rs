@@ -6,6 +6,7 @@
 
 use crate::fatal::fatal;
 use crate::queue::Queue;
+use engine::LogFile;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -15,87 +16,77 @@ const QUICK: Duration = Duration::from_micros(150);
 /// busy now and then has a quick sync among the slow ones, and the next sync would hold up every request.
 const QUICK_IN_A_ROW: u32 = 16;
 
-/// The log file of one plane.
-pub(crate) trait LogFile {
-    type Batch;
-    /// The number of a batch.
-    type Seq: Copy + Ord;
-    /// How far the log is no longer needed.
-    type Released: Copy + Ord;
-    /// For messages: "the write-ahead log".
-    const NAME: &'static str;
+/// The reactions of the process to what happens to a log.
+pub(crate) trait LogObserver<F: LogFile>: Send {
+    /// Before a batch that needs it is written. Other threads wait meanwhile, so that the log's thread does it.
+    fn prepare(&mut self, _: &F::Batch) {}
 
-    fn seq(batch: &Self::Batch) -> Self::Seq;
-
-    /// Everything before this batch must be durable, and `prepare` done, before it is written. Other threads wait
-    /// meanwhile, so that the log's thread does it.
-    fn needs_prepare(batch: &Self::Batch) -> bool;
-
-    fn prepare(&mut self, batch: &Self::Batch);
-
-    /// All of them can be written without asking the disk for more space, which may take time and on a full disk has to
-    /// be waited for.
-    fn fits(&self, batches: &[Self::Batch]) -> bool;
-
-    /// Writes the batches as one frame; they are durable after `sync`.
-    fn write(&mut self, batches: &[Self::Batch]) -> Result<(), engine::Error>;
-
-    fn sync(&mut self) -> Result<(), engine::Error>;
-
-    fn release(&mut self, upto: Self::Released) -> Result<(), engine::Error>;
+    fn written(&mut self, _: &F, _: Duration) {}
 
     /// After each sync, with the time that it took, and after each release: for metrics.
-    fn report(&mut self, synced: Option<Duration>);
+    fn report(&mut self, file: &F, synced: Option<Duration>);
+
+    fn upgraded(&mut self, file: &F);
 }
 
-/// What the log's thread is asked for.
+/// A request to the log's thread.
 pub(crate) enum Order<F: LogFile> {
     Write(Vec<F::Batch>),
     Release(F::Released),
+    /// The cluster has left the formats of the release before.
+    Upgrade,
 }
 
 /// The file with the pace of its disk.
-pub(crate) struct Writer<F: LogFile> {
+pub(crate) struct LogWriter<F: LogFile> {
     file: F,
+    observer: Box<dyn LogObserver<F>>,
     pace: Pace,
 }
 
-impl<F: LogFile> Writer<F> {
-    pub fn new(file: F) -> Arc<Mutex<Writer<F>>> {
-        Arc::new(Mutex::new(Writer { file, pace: Pace::default() }))
+impl<F: LogFile> LogWriter<F> {
+    pub fn new(file: F, observer: impl LogObserver<F> + 'static) -> Arc<Mutex<LogWriter<F>>> {
+        Arc::new(Mutex::new(LogWriter { file, observer: Box::new(observer), pace: Pace::default() }))
     }
 
     /// Makes the batches durable, in their order, and returns the number of the last; `None` if there are none.
     fn write(&mut self, batches: &[F::Batch]) -> Option<F::Seq> {
         for frame in batches.chunk_by(|_, next| !F::needs_prepare(next)) {
             if F::needs_prepare(&frame[0]) {
-                self.file.prepare(&frame[0]);
+                self.observer.prepare(&frame[0]);
             }
+            let start = Instant::now();
             self.file.write(frame).unwrap_or_else(|error| fatal(&format!("writing {}", F::NAME), &error));
+            self.observer.written(&self.file, start.elapsed());
             let start = Instant::now();
             self.file.sync().unwrap_or_else(|error| fatal(&format!("syncing {}", F::NAME), &error));
             let took = start.elapsed();
             self.pace.note(took);
-            self.file.report(Some(took));
+            self.observer.report(&self.file, Some(took));
         }
         batches.last().map(F::seq)
     }
 
+    fn upgrade(&mut self) {
+        self.file.upgrade().unwrap_or_else(|error| fatal(&format!("upgrading {}", F::NAME), &error));
+        self.observer.upgraded(&self.file);
+    }
+
     fn release(&mut self, upto: F::Released) {
         self.file.release(upto).unwrap_or_else(|error| fatal(&format!("shortening {}", F::NAME), &error));
-        self.file.report(None);
+        self.observer.report(&self.file, None);
     }
 }
 
 /// The actor's side of its log.
 pub(crate) struct LogOwner<F: LogFile> {
-    writer: Arc<Mutex<Writer<F>>>,
+    writer: Arc<Mutex<LogWriter<F>>>,
     /// The last batch that the log's thread was given, until it is known to be durable.
     handed_over: Option<F::Seq>,
 }
 
 impl<F: LogFile> LogOwner<F> {
-    pub fn new(writer: Arc<Mutex<Writer<F>>>) -> LogOwner<F> {
+    pub fn new(writer: Arc<Mutex<LogWriter<F>>>) -> LogOwner<F> {
         LogOwner { writer, handed_over: None }
     }
 
@@ -125,19 +116,20 @@ impl<F: LogFile> LogOwner<F> {
 /// The body of the log's thread. `persisted` is told after each sync how far the log is durable.
 pub(crate) fn run<F: LogFile>(
     orders: &Queue<Order<F>>,
-    writer: &Mutex<Writer<F>>,
+    writer: &Mutex<LogWriter<F>>,
     persisted: impl Fn(F::Seq),
 ) {
     let lock =
-        || -> MutexGuard<'_, Writer<F>> { writer.lock().expect("no thread panics while it holds a log") };
+        || -> MutexGuard<'_, LogWriter<F>> { writer.lock().expect("no thread panics while it holds a log") };
     let mut taken = Vec::new();
     while orders.take(&mut taken, None) {
-        let (mut batches, mut released) = (Vec::new(), None);
+        let (mut batches, mut released, mut upgrades) = (Vec::new(), None, false);
         for order in taken.drain(..) {
             match order {
                 Order::Write(more) if batches.is_empty() => batches = more,
                 Order::Write(more) => batches.extend(more),
                 Order::Release(upto) => released = released.max(Some(upto)),
+                Order::Upgrade => upgrades = true,
             }
         }
         // The lock is free when the actor hears of it, so that the actor can write what follows at once.
@@ -147,6 +139,9 @@ pub(crate) fn run<F: LogFile>(
         }
         if let Some(upto) = released {
             lock().release(upto);
+        }
+        if upgrades {
+            lock().upgrade();
         }
     }
 }
@@ -177,8 +172,8 @@ mod tests {
     struct Memory {
         written: Vec<u64>,
         frames: Vec<Vec<u64>>,
-        prepared_after: Option<Vec<u64>>,
         released: Vec<u64>,
+        upgraded_after: Option<u64>,
     }
 
     impl LogFile for Memory {
@@ -193,10 +188,6 @@ mod tests {
 
         fn needs_prepare(batch: &u64) -> bool {
             *batch == 7
-        }
-
-        fn prepare(&mut self, _: &u64) {
-            self.prepared_after = Some(self.frames.concat());
         }
 
         fn fits(&self, _: &[u64]) -> bool {
@@ -218,7 +209,33 @@ mod tests {
             Ok(())
         }
 
-        fn report(&mut self, _: Option<Duration>) {}
+        fn is_of_earlier_release(&self) -> bool {
+            self.upgraded_after.is_none()
+        }
+
+        fn upgrade(&mut self) -> Result<(), engine::Error> {
+            self.upgraded_after = self.frames.concat().last().copied();
+            Ok(())
+        }
+    }
+
+    /// What was durable when it was asked to prepare.
+    #[derive(Clone, Default)]
+    struct Observer {
+        durable: Arc<Mutex<Vec<u64>>>,
+        prepared_after: Arc<Mutex<Option<Vec<u64>>>>,
+    }
+
+    impl LogObserver<Memory> for Observer {
+        fn prepare(&mut self, _: &u64) {
+            *self.prepared_after.lock().unwrap() = Some(self.durable.lock().unwrap().clone());
+        }
+
+        fn report(&mut self, file: &Memory, _: Option<Duration>) {
+            *self.durable.lock().unwrap() = file.frames.concat();
+        }
+
+        fn upgraded(&mut self, _: &Memory) {}
     }
 
     #[test]
@@ -238,17 +255,18 @@ mod tests {
 
     #[test]
     fn what_gathered_is_one_frame_and_what_needs_preparing_begins_another() {
-        let writer = Writer::new(Memory::default());
+        let observer = Observer::default();
+        let writer = LogWriter::new(Memory::default(), observer.clone());
         let mut writer = writer.lock().unwrap();
         assert_eq!(writer.write(&[4, 5, 7, 8]), Some(8));
         assert_eq!(writer.write(&[]), None);
         assert_eq!(writer.file.frames, [vec![4, 5], vec![7, 8]]);
-        assert_eq!(writer.file.prepared_after, Some(vec![4, 5]));
+        assert_eq!(*observer.prepared_after.lock().unwrap(), Some(vec![4, 5]));
     }
 
     #[test]
     fn the_owner_writes_by_itself_only_on_a_quick_disk_and_behind_what_it_handed_over() {
-        let (writer, orders) = (Writer::new(Memory::default()), Queue::new());
+        let (writer, orders) = (LogWriter::new(Memory::default(), Observer::default()), Queue::new());
         let mut owner = LogOwner::new(writer.clone());
         assert_eq!(owner.write(vec![1], &orders), None, "nothing is known of the disk yet");
         writer.lock().unwrap().pace.quick = QUICK_IN_A_ROW;
@@ -265,8 +283,8 @@ mod tests {
 
     #[test]
     fn the_thread_writes_before_it_releases_and_tells_how_far_it_is() {
-        let (writer, orders) = (Writer::new(Memory::default()), Queue::new());
-        for order in [Order::Write(vec![1, 2]), Order::Release(1), Order::Write(vec![3])] {
+        let (writer, orders) = (LogWriter::new(Memory::default(), Observer::default()), Queue::new());
+        for order in [Order::Upgrade, Order::Write(vec![1, 2]), Order::Release(1), Order::Write(vec![3])] {
             assert!(orders.push(order));
         }
         orders.close();
@@ -276,6 +294,7 @@ mod tests {
         });
         let file = &writer.lock().unwrap().file;
         assert_eq!((file.frames.concat(), file.released.clone()), (vec![1, 2, 3], vec![1]));
+        assert_eq!(file.upgraded_after, Some(3));
         assert_eq!(told.into_inner().unwrap(), [3]);
     }
 }

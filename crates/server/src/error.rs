@@ -62,11 +62,8 @@ pub enum Error {
     #[error("there is no directory {path}", path = path.display())]
     NoDirectory { path: PathBuf },
 
-    #[error(
-        "no member of the cluster has a place for this node, reached at {peer} (--advertise-peer): {trouble}. Add \
-         it with `althing member add`, or start it with --join"
-    )]
-    NotAdmitted { peer: String, trouble: String },
+    #[error("this node, reached at {peer} (--advertise-peer), could not join the cluster: {trouble}{hint}")]
+    NotAdmitted { peer: String, trouble: String, hint: &'static str },
 
     #[error("the cluster does not let this node in: {trouble}")]
     NotLetIn { trouble: String },

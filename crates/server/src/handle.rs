@@ -19,6 +19,7 @@ use crate::audit::Audit;
 use crate::auth::{AuthHandle, HandleCaller};
 use crate::core::Core;
 use crate::documents::DocumentHandle;
+use crate::format_level::FormatHandle;
 use crate::lock::{LockCalls, LockHandle};
 use crate::mesh::handle::MeshHandle;
 use crate::peer::Peers;
@@ -106,6 +107,11 @@ impl Handle {
         PeerPortHandle { handle: self }
     }
 
+    /// In which formats the cluster writes.
+    pub fn formats(&self) -> FormatHandle<'_> {
+        FormatHandle { handle: self }
+    }
+
     /// Backups, alarms, the quota, leadership, metrics.
     pub fn maintenance(&self) -> MaintenanceHandle<'_> {
         MaintenanceHandle { handle: self }
@@ -127,7 +133,7 @@ impl Handle {
     }
 
     pub fn status(&self) -> Status {
-        self.shared.core.status.read()
+        self.shared.core.published.status.read()
     }
 
     /// This node stores data of the mesh and nothing of the coordination store.
@@ -142,7 +148,7 @@ impl Handle {
 
     /// Where it is recorded who asks for what, if anywhere.
     pub fn audit(&self) -> Option<&Audit> {
-        self.shared.core.audit.as_ref()
+        self.shared.core.security.audit.as_ref()
     }
 
     /// The caller for whom this handle acts.

@@ -17,7 +17,7 @@ pub struct DurationHistogram(Arc<Inner>);
 struct Inner {
     /// The bound of the first bucket.
     first_nanos: u64,
-    /// With a last one that has no bound.
+    /// Buckets, including the last one, which has no bound.
     buckets: usize,
     counts: [AtomicU64; BUCKETS_MAX],
     sum_nanos: AtomicU64,
@@ -26,7 +26,7 @@ struct Inner {
 impl DurationHistogram {
     /// `bounds` buckets, the first up to `first` and each twice as wide as the one before.
     pub fn new(first: Duration, bounds: usize) -> DurationHistogram {
-        assert!(bounds < BUCKETS_MAX, "there is room for the bucket without a bound");
+        assert!(bounds < BUCKETS_MAX, "there is a slot for the bucket without a bound");
         DurationHistogram(Arc::new(Inner {
             first_nanos: first.as_nanos() as u64,
             buckets: bounds + 1,

@@ -13,7 +13,7 @@ impl KvHandle<'_> {
     pub async fn history(self, key: Bytes, limit: usize) -> Result<(Vec<PastChange>, bool), Code> {
         let core = self.handle.core();
         let view = flushed_view(core, self.handle.status().applied.0).await?;
-        let _permit = core.readers.acquire().await.expect("it is never closed");
+        let _permit = core.reads.readers.acquire().await.expect("it is never closed");
         let read = tokio::task::spawn_blocking(move || coord::history_of(&*view, &key, limit));
         // A row that cannot be read ends the process wherever it is read; this is only the first place.
         read.await.map_err(|_| Code::Stopped)?.map_err(|_| Code::Stopped)

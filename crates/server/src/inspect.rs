@@ -1,17 +1,19 @@
 //! Questions of operators to the apply machine: watches, leases with their keys, what pins compaction; and the log of
 //! compaction rounds. A question goes through the machine's queue and reads its state between two turns.
 
-use crate::apply::ApplyMessage;
+use crate::apply::ApplyJob;
 use crate::handle::MaintenanceHandle;
 use base::{Code, Instant, LeaseId, NodeId, Revision};
-use coord::watch::WatchDescription;
+use coord::watch::{StreamId, WatchDescription, WatchSelection};
 use node::apply::{CompactionDescription, LeaseDescription};
 use node::{Apply, RoundOutcome, RoundReport};
+use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::oneshot;
 use tracing::info;
 
 pub(crate) enum Inspection {
-    Watches { at_most: usize, asker: oneshot::Sender<Vec<WatchDescription>> },
+    Watches { selection: WatchSelection, asker: oneshot::Sender<Vec<WatchDescription>> },
+    StreamSizes { streams: BTreeSet<StreamId>, asker: oneshot::Sender<BTreeMap<StreamId, usize>> },
     Leases { after: LeaseId, at_most: usize, asker: oneshot::Sender<Vec<LeaseDescription>> },
     Compaction { at_most: usize, asker: oneshot::Sender<CompactionDescription> },
 }
@@ -19,7 +21,10 @@ pub(crate) enum Inspection {
 /// An asker may have gone away.
 pub(crate) fn answer(machine: &Apply, now: Instant, inspection: Inspection) {
     match inspection {
-        Inspection::Watches { at_most, asker } => drop(asker.send(machine.describe_watches(at_most))),
+        Inspection::Watches { selection, asker } => {
+            drop(asker.send(machine.describe_watches(&selection)));
+        }
+        Inspection::StreamSizes { streams, asker } => drop(asker.send(machine.sizes_of_streams(&streams))),
         Inspection::Leases { after, at_most, asker } => {
             drop(asker.send(machine.describe_leases(after, at_most)));
         }
@@ -30,9 +35,17 @@ pub(crate) fn answer(machine: &Apply, now: Instant, inspection: Inspection) {
 }
 
 impl MaintenanceHandle<'_> {
-    /// The watches of this member, so many at most.
-    pub async fn describe_watches(self, at_most: usize) -> Result<Vec<WatchDescription>, Code> {
-        self.inspect(|asker| Inspection::Watches { at_most, asker }).await
+    /// Watches of this member.
+    pub async fn describe_watches(self, selection: WatchSelection) -> Result<Vec<WatchDescription>, Code> {
+        self.inspect(|asker| Inspection::Watches { selection, asker }).await
+    }
+
+    /// How many watches each of these streams of this member has.
+    pub async fn sizes_of_streams(
+        self,
+        streams: BTreeSet<StreamId>,
+    ) -> Result<BTreeMap<StreamId, usize>, Code> {
+        self.inspect(|asker| Inspection::StreamSizes { streams, asker }).await
     }
 
     /// The leases after this one by their ids, so many at most, as far as this member has applied.
@@ -51,7 +64,7 @@ impl MaintenanceHandle<'_> {
 
     async fn inspect<T>(self, ask: impl FnOnce(oneshot::Sender<T>) -> Inspection) -> Result<T, Code> {
         let (asker, answer) = oneshot::channel();
-        self.handle.core().apply.queue.push(ApplyMessage::Inspect(ask(asker)));
+        self.handle.core().coord.apply.post(ApplyJob::Inspect(ask(asker)));
         answer.await.map_err(|_| Code::Stopped)
     }
 }

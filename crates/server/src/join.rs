@@ -15,6 +15,7 @@ use base::codec::{Reader, put_bytes};
 use base::{ClusterId, Code, NodeId};
 use bytes::{BufMut, Bytes};
 use coord::Members;
+use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 use tls::{DialTls, Fingerprint, PeerClaim, PinnedAuthority, Secret};
@@ -37,6 +38,8 @@ const VOTERS_ENOUGH: usize = 5;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(300);
+/// How often a node that waits to join says so.
+const PROGRESS: Duration = Duration::from_secs(5);
 
 /// What a node learns by joining.
 pub(crate) struct JoinGrant {
@@ -110,7 +113,15 @@ pub(crate) fn request_to_join(
     let question =
         JoinRequest { kind, peer_url, token: credentials.token.as_ref().map(|(_, token)| token.clone()) };
     let question = question.encode();
+    let asked = join.ask.join(",");
+    tracing::info!(asked, own = config.advertise_peer, "asking members of the cluster to join it");
+    let mut told_at = Instant::now();
     while Instant::now() < until {
+        if told_at.elapsed() >= PROGRESS {
+            let left_s = until.saturating_duration_since(Instant::now()).as_secs();
+            tracing::info!(reason = trouble, left_s, "still waiting to join the cluster");
+            told_at = Instant::now();
+        }
         for address in &join.ask {
             match ask(address, &question, config, credentials) {
                 Ok(place) => return Ok(place),
@@ -126,7 +137,8 @@ pub(crate) fn request_to_join(
         }
         thread::sleep(PAUSE);
     }
-    Err(Error::NotAdmitted { peer: config.advertise_peer.clone(), trouble })
+    let hint = if join.add { "" } else { "; `althing member add` makes a place for it, and so does --join" };
+    Err(Error::NotAdmitted { peer: config.advertise_peer.clone(), trouble, hint })
 }
 
 /// Why a member did not admit this node.
@@ -149,7 +161,7 @@ fn ask(
     credentials: &JoinCredentials,
 ) -> Result<JoinGrant, JoinError> {
     let answer = question::ask(address, question, ANSWER_TIMEOUT, || credentials.dial(address));
-    let answer = answer.map_err(|error| error.to_string())?;
+    let answer = answer.map_err(|error| explain(&error))?;
     let JoinResponse { cluster, node, members, is_new, secret } = decode(answer)?;
     let own = |url: &String| host_and_port(url) == config.advertise_peer;
     let me = members.iter().find(|member| member.peer_urls.iter().any(own)).map(|member| member.id);
@@ -157,6 +169,18 @@ fn ask(
     let me = node.or(me).ok_or_else(unknown)?;
     let identity = Identity { cluster, member: me, name: config.name.clone() };
     Ok(JoinGrant { identity, members, data_only: node.is_some(), is_new, secret })
+}
+
+/// What takes connections and does not answer is hardly a member's peer port.
+fn explain(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::WouldBlock => {
+            "it does not answer as a member does; nodes join by peer addresses (peer-addr, 2380 by default)"
+                .to_owned()
+        }
+        io::ErrorKind::TimedOut => "no answer in time".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 /// A join request, as it is on the wire.
@@ -256,10 +280,10 @@ pub(crate) fn answer(handle: &Handle, question: Bytes, sender: &QuestionSender<'
             node.into_iter().for_each(|node| out.put_u64_le(node.0));
             out.extend(handle.members().table().encode());
         }
-        Err(why) => {
-            let reason = why.to_string();
+        Err(refusal) => {
+            let reason = refusal.to_string();
             tracing::warn!(reason, "join refused");
-            out.push(if why.is_final() { FORBIDDEN } else { REFUSED });
+            out.push(if refusal.is_final() { FORBIDDEN } else { REFUSED });
             out.extend_from_slice(reason.as_bytes());
         }
     }
@@ -338,7 +362,7 @@ fn admit(
     sender: &QuestionSender<'_>,
 ) -> Result<(JoinOutcome, Option<Secret>), JoinRefusal> {
     let JoinRequest { kind, peer_url, token } = request;
-    let secret = handle.core().security.now().secret;
+    let secret = handle.core().security.peers.now().secret;
     let mut given = None;
     if !sender.proves(PeerClaim::Peer) {
         match token {

@@ -3,19 +3,21 @@
 //! token itself is printed when it is made and stored nowhere. It names the authority of the cluster, by which the joining
 //! node authenticates the cluster before it sends anything.
 
+use crate::documents::DocumentChange;
 use crate::handle::MemberHandle;
 use crate::members::host_and_port;
+use crate::mutant::Mutant;
 use base::Code;
 use base::codec::{Reader, put_varint};
+use base::mutant::planted;
 use bytes::{BufMut, Bytes};
-use coord::{Command, SetDocument};
 use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tls::{Fingerprint, PeerTls};
 
 /// The document that stores them.
-const DOCUMENT: &str = "cluster/join-tokens";
+pub(crate) const DOCUMENT: &str = "cluster/join-tokens";
 const FORMAT: u8 = 1;
 const PREFIX: &str = "althing-join-";
 const ID_BYTES: usize = 16;
@@ -23,15 +25,13 @@ const KEY_BYTES: usize = 16;
 const HASH_BYTES: usize = 32;
 /// How many unused tokens there may be.
 const TOKENS_MAX: usize = 256;
-/// How often a compare-and-set is repeated because another write came first.
-const ATTEMPTS: usize = 16;
 
 /// As an operator carries it to the node that joins.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JoinToken {
     id: [u8; ID_BYTES],
     key: [u8; KEY_BYTES],
-    /// Of the cluster; none if its peers are open.
+    /// The fingerprint of the cluster's authority; none if its peers are open.
     pub authority: Option<Fingerprint>,
 }
 
@@ -106,7 +106,7 @@ pub(crate) enum TokenRefusal {
     Code(#[from] Code),
 }
 
-/// Who knows that a token is used.
+/// The nodes that know that a token is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenUse {
     /// All members.
@@ -138,10 +138,10 @@ enum Redemption {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct JoinTokens(Vec<StoredToken>);
+pub(crate) struct JoinTokens(Vec<StoredToken>);
 
 impl JoinTokens {
-    fn decode(bytes: Bytes) -> Option<JoinTokens> {
+    pub(crate) fn decode(bytes: Bytes) -> Option<JoinTokens> {
         let mut reader = Reader::new(bytes);
         if reader.u8()? != FORMAT {
             return None;
@@ -158,7 +158,7 @@ impl JoinTokens {
         reader.is_empty().then_some(JoinTokens(all))
     }
 
-    fn encode(&self) -> Bytes {
+    pub(crate) fn encode(&self) -> Bytes {
         let mut out = vec![FORMAT];
         put_varint(&mut out, self.0.len() as u64);
         for kept in &self.0 {
@@ -203,7 +203,7 @@ impl JoinTokens {
         if kept.used_by == node[..] {
             return Ok(Redemption::Before);
         }
-        if !kept.used_by.is_empty() {
+        if !kept.used_by.is_empty() && !planted(Mutant::JoinTokenServesTwice) {
             return Err(TokenRefusal::Used);
         }
         let is_bound = !kept.bound_to.is_empty();
@@ -218,22 +218,15 @@ impl JoinTokens {
 impl MemberHandle<'_> {
     /// Makes a token that admits one node within this time; only the one at this URL, if there is one.
     pub async fn make_join_token(self, ttl: Duration, peer_url: &str) -> Result<JoinToken, Code> {
-        let secret = self.handle.core().security.now().secret;
+        let secret = self.handle.core().security.peers.now().secret;
         let made = || {
             let authority = secret.as_ref().map(PeerTls::authority_of);
             Some(JoinToken { id: tls::random()?, key: tls::random()?, authority })
         };
         let token = made().ok_or(Code::TooManyRequests)?;
-        for _ in 0..ATTEMPTS {
-            self.handle.auth().catch_up().await?;
-            let (version, mut tokens) = self.join_tokens()?;
-            tokens.add(&token, peer_url, now_ms(), ttl)?;
-            match self.handle.documents().set(DOCUMENT, version, tokens.encode()).await {
-                Err(Code::DocumentChanged) => {}
-                outcome => return outcome.map(|_| token),
-            }
-        }
-        Err(Code::TopologyBusy)
+        let add = |tokens: &mut JoinTokens| tokens.add(&token, peer_url, now_ms(), ttl);
+        self.handle.documents().update(add).await?;
+        Ok(token)
     }
 
     /// Redeems a token for the node at this address, or finds that the same start has redeemed it. For a thread of the peer
@@ -243,34 +236,19 @@ impl MemberHandle<'_> {
         presented: &PresentedToken,
         peer_url: &str,
     ) -> Result<TokenUse, TokenRefusal> {
-        for _ in 0..ATTEMPTS {
-            let can_write = self.handle.status().leader.is_some();
-            if can_write {
-                self.handle.auth().catch_up_blocking()?;
-            }
-            let (version, mut tokens) = self.join_tokens()?;
+        self.handle.documents().update_blocking(|tokens: &mut JoinTokens| {
             match tokens.redeem(presented, peer_url, now_ms())? {
-                Redemption::Before => return Ok(TokenUse::Agreed),
+                Redemption::Before => return Ok(DocumentChange::None(TokenUse::Agreed)),
                 Redemption::Now { is_bound: true } => {
                     self.check_first_use(presented, peer_url)?;
-                    if !can_write && self.is_awaited(peer_url) {
-                        return self.redeem_here(presented, peer_url);
+                    if self.handle.status().leader.is_none() && self.is_awaited(peer_url) {
+                        return self.redeem_here(presented, peer_url).map(DocumentChange::None);
                     }
                 }
                 Redemption::Now { .. } => {}
             }
-            let (name, bytes) = (DOCUMENT.to_owned(), tokens.encode());
-            match self.handle.propose_blocking(&Command::Document(SetDocument {
-                name,
-                expect: version,
-                bytes,
-            })) {
-                Ok(_) => return Ok(TokenUse::Agreed),
-                Err(Code::DocumentChanged) => {}
-                Err(code) => return Err(code.into()),
-            }
-        }
-        Err(Code::TopologyBusy.into())
+            Ok(DocumentChange::Write(TokenUse::Agreed))
+        })
     }
 
     /// A single member to which a second was added has no quorum before the second starts, so it cannot commit.
@@ -280,15 +258,21 @@ impl MemberHandle<'_> {
             return Err(Code::NoLeader.into());
         }
         let node = node_of(presented, peer_url);
-        let used_by =
-            self.handle.core().secret_store.record_use(&hex(&presented.id), &node).map_err(unwritten)?;
+        let used_by = self
+            .handle
+            .core()
+            .security
+            .secret_store
+            .record_use(&hex(&presented.id), &node)
+            .map_err(unwritten)?;
         if used_by == node { Ok(TokenUse::ByNewMember) } else { Err(TokenRefusal::Used) }
     }
 
     /// The local record stays valid when the cluster can commit again; and a token that was made for a member
     /// ends when that member has started.
     fn check_first_use(self, presented: &PresentedToken, peer_url: &str) -> Result<(), TokenRefusal> {
-        let noted = self.handle.core().secret_store.recorded_use(&hex(&presented.id)).map_err(unwritten)?;
+        let noted =
+            self.handle.core().security.secret_store.recorded_use(&hex(&presented.id)).map_err(unwritten)?;
         match noted {
             Some(node) if node == node_of(presented, peer_url) => Ok(()),
             Some(_) => Err(TokenRefusal::Used),
@@ -308,14 +292,6 @@ impl MemberHandle<'_> {
         let table = self.table();
         let is_there = |url: &String| host_and_port(url) == host_and_port(peer_url);
         table.iter().any(|member| member.name.is_empty() && member.peer_urls.iter().any(is_there))
-    }
-
-    fn join_tokens(self) -> Result<(u64, JoinTokens), Code> {
-        let Some((version, bytes)) = self.handle.documents().get_here(DOCUMENT) else {
-            return Ok((0, JoinTokens::default()));
-        };
-        // A document of a later release cannot be decoded.
-        Ok((version, JoinTokens::decode(bytes).ok_or(Code::NotInStep)?))
     }
 }
 
@@ -381,6 +357,12 @@ mod tests {
         assert_eq!(JoinTokens::decode(tokens.encode()), Some(tokens.clone()));
         assert_eq!(tokens.redeem(&one, "http://a:1", 1_000 + 3_600_000), Err(TokenRefusal::Unknown));
         assert_eq!(tokens, JoinTokens::default(), "what has expired is forgotten");
+    }
+
+    #[test]
+    fn a_planted_bug_is_found() {
+        let test = a_token_serves_one_node_until_it_expires;
+        assert!(base::mutant::is_caught(Mutant::JoinTokenServesTwice, test));
     }
 
     #[test]

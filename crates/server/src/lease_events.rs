@@ -93,7 +93,7 @@ impl LeaseEvents {
         }
     }
 
-    /// Of the leases that were warned of and are not about to expire any more, some have ended: the log says how.
+    /// Checks the leases that were warned of and are not about to expire any more. The log says which of them have ended, and how.
     async fn check_renewed(&mut self, named: &BTreeSet<LeaseId>) {
         let quiet: Vec<LeaseId> = self.warned.difference(named).copied().take(RENEWALS_PER_POLL).collect();
         for id in quiet {

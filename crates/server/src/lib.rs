@@ -16,10 +16,12 @@ mod cluster_secret;
 mod config;
 mod consensus;
 mod core;
+mod defrag;
 mod documents;
 mod durable_log;
 mod error;
 mod fatal;
+mod format_level;
 mod handle;
 mod histogram;
 mod history;
@@ -34,6 +36,7 @@ mod members;
 mod merge_scripts;
 pub mod mesh;
 mod metrics;
+mod mutant;
 pub mod offline;
 pub mod peer;
 pub mod pieces;
@@ -45,16 +48,19 @@ mod registry;
 mod reply_inbox;
 mod secure;
 mod server;
+mod slow_requests;
 mod small_file;
 mod snapshot;
 mod space;
 mod status;
 mod storage;
+mod store_thread;
 mod telemetry;
 mod thread;
 mod waiters;
 mod watch;
 
+pub use crate::mesh::feed::{FeedEvent, FeedMessage, FeedReceiver};
 pub use crate::mesh::handle::MeshHandle;
 pub use crate::mesh::status::MeshStatus;
 pub use crate::mesh::worker::Worker;
@@ -65,9 +71,11 @@ pub use auth::{
 };
 pub use backup::BackupPieces;
 pub use config::{ClusterMember, CompactionConfig, Config, JoinConfig, MeshConfig, PeerSecurity};
-pub use documents::DocumentHandle;
+pub use defrag::DefragReport;
+pub use documents::{DocumentContent, DocumentError, DocumentHandle};
 pub use engine::KeyHash;
 pub use error::Error;
+pub use format_level::{FinalizeError, FormatHandle, UpgradeNode, UpgradeStatus};
 pub use handle::{Handle, InboxReply, KvHandle, LeaseHandle, MaintenanceHandle, MemberHandle};
 pub use histogram::DurationHistogram;
 pub use join_tokens::JoinToken;
@@ -76,6 +84,7 @@ pub use lock::{AcquireRequest, LockGrant, LockHandle, LockOutcome, LockWaitLimit
 pub use members::MemberInfo;
 pub use merge_scripts::{BoundedScripts, Scripts};
 pub use metrics::metric_table;
+pub use mutant::Mutant;
 pub use node::apply::{CompactionDescription, CompactionPin, LeaseDescription, PinReader};
 pub use node::lock_call::HeldLock;
 pub use node::{LeaseEvent, LeaseEventKind, RoundOutcome, RoundReport};
@@ -84,8 +93,10 @@ pub use registry::{MetricDescription, Registry};
 pub use reply_inbox::ReplyInbox;
 pub use secure::{PeerPortHandle, PeerPortStatus, SecureError};
 pub use server::Server;
+pub use slow_requests::{SlowPhases, SlowRequest};
 pub use status::{Identity, Status};
 pub use telemetry::{
-    NodeEvent, NodeReport, NodeSeries, PeerRoundTrip, ReportedNode, SERIES, Series, SeriesUnit,
+    InspectionAnswerer, InspectionTrouble, NodeEvent, NodeReport, NodeSeries, PeerRoundTrip, RefusalKind,
+    RefusedAccess, ReportedNode, SERIES, Series, SeriesUnit,
 };
 pub use watch::{WatchRequests, WatchResponses};

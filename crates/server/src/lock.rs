@@ -3,7 +3,7 @@
 //! reported; a client leaves by dropping the future. Time, channels and the number of calls are handled here, and
 //! a lock that was granted to a client that has left is released.
 
-use crate::apply::ApplyMessage;
+use crate::apply::ApplyJob;
 use crate::handle::Handle;
 use base::limits::LOCK_CALLS_WAITING_MAX;
 use base::{Code, Instant, LeaseId};
@@ -145,15 +145,15 @@ impl LockHandle<'_> {
     /// The owners of positions in queues, as far as this member knows.
     pub async fn claims(self, keys: Vec<Bytes>) -> Result<Vec<Option<LockClaim>>, Code> {
         let (asker, claims) = oneshot::channel();
-        self.handle.core().apply.queue.push(ApplyMessage::Claims { keys, asker });
+        self.handle.core().coord.apply.post(ApplyJob::Claims { keys, asker });
         claims.await.map_err(|_| Code::Stopped)
     }
 
     /// Keys of taken positions in queues that begin so, in their order, as far as this member knows. Only clients that lock
-    /// by the lock API are found.
-    pub async fn places(self, prefix: Bytes, limit: usize) -> Result<Vec<Bytes>, Code> {
+    /// by the lock API are found. They begin behind `after`, unless that is empty.
+    pub async fn places(self, prefix: Bytes, after: Bytes, limit: usize) -> Result<Vec<Bytes>, Code> {
         let (asker, places) = oneshot::channel();
-        self.handle.core().apply.queue.push(ApplyMessage::LockPlaces { prefix, limit, asker });
+        self.handle.core().coord.apply.post(ApplyJob::LockPlaces { prefix, after, limit, asker });
         places.await.map_err(|_| Code::Stopped)
     }
 
@@ -186,7 +186,7 @@ struct LockTask {
     is_cancelled: bool,
 }
 
-/// What a task waits for.
+/// The events that a task waits for.
 enum LockTaskEvent {
     LockCallEvent(LockCallEvent),
     Overdue,
@@ -246,7 +246,7 @@ impl LockTask {
                 LockCallStep::Wait(wait) => self.wait(wait),
                 LockCallStep::StopWaiting(command) => {
                     self.news = None;
-                    self.handle.shared.core.apply.queue.push(ApplyMessage::LockEnd(self.id));
+                    self.handle.shared.core.coord.apply.post(ApplyJob::LockEnd(self.id));
                     self.propose(command);
                 }
                 LockCallStep::End(outcome) => return self.end(outcome),
@@ -282,7 +282,7 @@ impl LockTask {
         }
     }
 
-    /// What was begun must be ended, so from here on the command is proposed until it is applied.
+    /// Proposes the command until it is applied: an operation that was begun must end.
     fn propose(&mut self, command: Command) {
         let handle = self.handle.clone();
         self.overdue = Box::pin(sleep(handle.request_timeout()));
@@ -292,7 +292,7 @@ impl LockTask {
     fn wait(&mut self, wait: LockWait) {
         let (listener, news) = oneshot::channel();
         self.news = Some(news);
-        self.handle.shared.core.apply.queue.push(ApplyMessage::LockWait { id: self.id, wait, listener });
+        self.handle.shared.core.coord.apply.post(ApplyJob::LockWait { id: self.id, wait, listener });
     }
 
     fn end(&mut self, outcome: LockCallOutcome) {

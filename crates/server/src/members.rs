@@ -132,14 +132,17 @@ impl MemberDirectory {
             state.table.iter().collect()
         };
         // What a member sends directly comes a little earlier than what it publishes in the table.
-        let told = |member: &Member| {
+        let client_urls_of = |member: &Member| {
             if member.client_urls.is_empty() && !member.name.is_empty() {
                 state.client_urls.get(&member.id).cloned().into_iter().collect()
             } else {
                 member.client_urls.clone()
             }
         };
-        listed.into_iter().map(|member| Member { client_urls: told(member), ..member.clone() }).collect()
+        listed
+            .into_iter()
+            .map(|member| Member { client_urls: client_urls_of(member), ..member.clone() })
+            .collect()
     }
 
     /// The others with their addresses, including those that only other members' tables have.

@@ -27,7 +27,7 @@ const CALLS_DEEP_MAX: usize = 16;
 const EXPRESSION_DEPTH_MAX: usize = 32;
 const VARIABLES_MAX: usize = 64;
 const FUNCTIONS_MAX: usize = 32;
-/// Of a text that a script makes itself. Values are not texts of the engine, and are counted by the meter.
+/// The longest text that a script makes itself. Values are not texts of the engine, and are counted by the meter.
 const TEXT_BYTES_MAX: usize = 4 * 1024;
 /// Compiled scripts that are cached; beyond that the cache is emptied.
 const COMPILED_MAX: usize = 256;
@@ -42,10 +42,10 @@ const BACKTICK: char = '`';
 /// Cheap to clone.
 #[derive(Clone)]
 pub struct Scripts {
-    shared: Arc<Shared>,
+    shared: Arc<ScriptEngine>,
 }
 
-struct Shared {
+struct ScriptEngine {
     engine: Engine,
     /// By their source; none for one that does not compile.
     compiled: Mutex<BTreeMap<String, Option<Arc<AST>>>>,
@@ -53,7 +53,7 @@ struct Shared {
 
 impl Default for Scripts {
     fn default() -> Scripts {
-        Scripts { shared: Arc::new(Shared { engine: engine(), compiled: Mutex::default() }) }
+        Scripts { shared: Arc::new(ScriptEngine { engine: engine(), compiled: Mutex::default() }) }
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod addresses;
 pub(crate) mod documents;
 mod enrol;
 mod events;
+pub mod feed;
 pub mod handle;
 pub(crate) mod homes;
 pub(crate) mod log;
@@ -14,6 +15,7 @@ pub(crate) mod metrics;
 pub(crate) mod node;
 pub mod pending_reply;
 pub(crate) mod region_discovery;
+pub(crate) mod request_slots;
 pub(crate) mod shared_status;
 pub(crate) mod start;
 pub mod status;
@@ -24,27 +26,37 @@ pub mod worker;
 use crate::actor::Actor;
 use crate::durable_log;
 use crate::queue::Queue;
+use crate::store_thread::StoreOrder;
 use addresses::Addresses;
+use feed::FeedHub;
 use homes::SharedHomeLeases;
 use merging::Merging;
+use request_slots::RequestSlots;
 use shared_status::SharedMeshStatus;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use tokio::sync::Semaphore;
+
+const SCANS_MAX: usize = 4;
 
 /// The queues into the threads of the mesh, and what they show.
 pub(crate) struct MeshShared {
     pub actor: Actor<node::MeshLoop>,
     /// A task is about to run the machine, with everything queued until then.
     deferred_turn: AtomicBool,
-    pub log: Queue<durable_log::Order<log::RowLog>>,
-    pub store: Queue<store::StoreCommand>,
-    pub status_board: SharedMeshStatus,
-    /// Of the thread that asks other regions.
+    pub log: Queue<durable_log::Order<engine::MeshLog>>,
+    pub store: Queue<StoreOrder<store::RowStore>>,
+    pub status: SharedMeshStatus,
+    pub slots: RequestSlots,
+    /// The queue of the thread that asks other regions.
     pub discovery: Queue<region_discovery::DiscoveryCommand>,
     pub addresses: Addresses,
     pub home_leases: SharedHomeLeases,
     pub merging: Arc<Merging>,
+    pub feed: FeedHub,
+    /// Pages of scans that this node makes at a time: each costs as much as many reads of single keys.
+    pub scans: Arc<Semaphore>,
     /// The name of the region that this cluster is.
     pub region: String,
     /// How long a request may take that does not say.
@@ -58,72 +70,16 @@ impl MeshShared {
             deferred_turn: AtomicBool::new(false),
             log: Queue::new(),
             store: Queue::new(),
-            status_board: SharedMeshStatus::new(),
+            status: SharedMeshStatus::new(),
+            slots: RequestSlots::default(),
             discovery: Queue::new(),
             addresses: Addresses::default(),
             home_leases: SharedHomeLeases::default(),
             merging: Arc::default(),
+            feed: FeedHub::default(),
+            scans: Arc::new(Semaphore::new(SCANS_MAX)),
             region: region.to_owned(),
             timeout,
         }
-    }
-
-    /// Posts to the machine and runs its turn on this thread, unless another thread is running it, which then takes this
-    /// message too: waking the machine's own thread costs more than the turn. See ADR 37.
-    pub fn post_and_help(&self, mail: node::MeshMessage, bytes: usize) -> bool {
-        let heard = self.actor.queue.push_without_wake(mail, bytes);
-        self.actor.run_pending();
-        heard
-    }
-
-    /// The same for tasks that serve clients. A request that comes alone runs the turn at once. Otherwise the first task gets a
-    /// deferred turn: it lets all other ready tasks of its thread post first, and then runs one turn for all of them on this
-    /// thread. See ADR 34.
-    pub fn post_batched(
-        self: &Arc<MeshShared>,
-        mail: node::MeshMessage,
-        alone: bool,
-    ) -> Option<DeferredTurn> {
-        self.actor.queue.push_without_wake(mail, 0);
-        if alone {
-            self.actor.run_pending();
-            return None;
-        }
-        let is_first = !self.deferred_turn.swap(true, Ordering::AcqRel);
-        is_first.then(|| DeferredTurn(self.clone()))
-    }
-}
-
-/// The turn runs on drop, so that it runs even if the task is cancelled.
-pub(crate) struct DeferredTurn(Arc<MeshShared>);
-
-impl Drop for DeferredTurn {
-    fn drop(&mut self) {
-        // Before the turn: a message posted from now on gets a turn of its own.
-        self.0.deferred_turn.store(false, Ordering::Release);
-        self.0.actor.run_pending();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::mesh::node::MeshMessage;
-
-    #[test]
-    fn one_task_runs_the_turn_for_all_that_post_together() {
-        let shared = Arc::new(MeshShared::new("here", Duration::from_secs(1)));
-        assert!(
-            shared.post_batched(MeshMessage::Documents, true).is_none(),
-            "a request that comes alone runs its turn at once"
-        );
-        let first = shared.post_batched(MeshMessage::Documents, false);
-        assert!(first.is_some());
-        assert!(shared.post_batched(MeshMessage::Documents, false).is_none());
-        drop(first);
-        assert!(
-            shared.post_batched(MeshMessage::Documents, false).is_some(),
-            "a later request gets a turn of its own"
-        );
     }
 }

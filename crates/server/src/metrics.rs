@@ -1,13 +1,15 @@
 //! The metrics that operators watch, under etcd's names, so that its dashboards and alerts work.
-//! Threads bump counters and observe durations of whole batches; everything that is on the status board or
+//! Threads bump counters and observe durations of whole batches; everything that is in the status or
 //! counted elsewhere is copied when the metrics are rendered. Nothing here is touched per request.
 
+use crate::defrag::DefragMetrics;
 use crate::mesh::status::MeshStatus;
 use crate::peer::PeerCounts;
 use crate::registry::{MetricDescription, Registry};
+use crate::slow_requests::SlowRequests;
 use crate::status::{Identity, Status};
 use background::BackgroundMetrics;
-use base::{ClusterId, NodeId};
+use base::NodeId;
 use etcd::EtcdMetrics;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -25,12 +27,12 @@ type Labels = Vec<(&'static str, String)>;
 
 /// Every metric of a member, those without a sample included.
 pub fn metric_table() -> Vec<MetricDescription> {
-    let identity = Identity { cluster: ClusterId(0), member: NodeId(0), name: String::new() };
-    Metrics::new(&identity).registry.table()
+    Metrics::new(None).registry.table()
 }
 
 pub(crate) struct Metrics {
     registry: Registry,
+    pub slow_requests: SlowRequests,
     pub leader_changes: Counter,
     pub requests_refused: Counter,
     pub frames_malformed: Counter,
@@ -38,6 +40,7 @@ pub(crate) struct Metrics {
     pub snapshots_installed: Counter,
     pub wal_fsync_seconds: Histogram,
     pub store_commit_seconds: Histogram,
+    pub defrag: DefragMetrics,
     peer_round_trip_seconds: Family<Labels, Histogram, fn() -> Histogram>,
     pub background: BackgroundMetrics,
     pub etcd: EtcdMetrics,
@@ -96,17 +99,21 @@ impl Metrics {
         self.frames_refused.get_or_create(&[("reason", reason)]).inc();
     }
 
-    pub fn new(identity: &Identity) -> Metrics {
+    /// Without an identity it is only a list of what there is.
+    pub fn new(identity: Option<&Identity>) -> Metrics {
         let mut registry = Registry::default();
         let values = CopiedMetrics::registered(&mut registry);
+        let defrag = DefragMetrics::registered(&mut registry);
         registered_identity(&mut registry, identity);
         let background = BackgroundMetrics::registered(&mut registry);
         let etcd = EtcdMetrics::registered(&mut registry);
         let mesh = crate::mesh::metrics::MeshMetrics::registered(&mut registry);
+        let slow_requests = SlowRequests::registered(&mut registry);
         // As in etcd: from one millisecond, doubling, up to eight seconds.
         let durations = || Histogram::new(exponential_buckets(0.001, 2.0, 14));
         let mut metrics = Metrics {
             registry,
+            slow_requests,
             leader_changes: Counter::default(),
             requests_refused: Counter::default(),
             frames_malformed: Counter::default(),
@@ -114,6 +121,7 @@ impl Metrics {
             snapshots_installed: Counter::default(),
             wal_fsync_seconds: durations(),
             store_commit_seconds: durations(),
+            defrag,
             // As in etcd: from a tenth of a millisecond, doubling, up to three seconds.
             peer_round_trip_seconds: Family::new_with_constructor(|| {
                 Histogram::new(exponential_buckets(0.0001, 2.0, 16))
@@ -147,7 +155,7 @@ impl Metrics {
         }
         registry.register(
             "althing_peer_frames_refused",
-            "Frames from peers that no peer sends, by the reason; each closes its stream",
+            "Invalid frames from peers, by reason; each closes its stream",
             metrics.frames_refused.clone(),
         );
         let histograms = [
@@ -194,13 +202,14 @@ impl Metrics {
     }
 }
 
-fn registered_identity(registry: &mut Registry, identity: &Identity) {
+fn registered_identity(registry: &mut Registry, identity: Option<&Identity>) {
     let one = |labels: Labels| {
         let family = Family::<Labels, Gauge>::default();
         family.get_or_create(&labels).set(1);
         family
     };
-    let id = one(vec![("server_id", format!("{:x}", identity.member.0))]);
+    let id = |identity: &Identity| one(vec![("server_id", format!("{:x}", identity.member.0))]);
+    let id = identity.map(id).unwrap_or_default();
     registry.register("etcd_server_id", "The member's id, as a label", id);
     let version = one(vec![("server_version", env!("CARGO_PKG_VERSION").to_owned())]);
     registry.register("etcd_server_version", "The release, as a label", version);
@@ -229,7 +238,7 @@ impl CopiedMetrics {
                 "Whether other machines reach the peer port and members prove nothing to each other",
             ),
             (&values.revision, "etcd_debugging_mvcc_current_revision", "The revision of the store"),
-            (&values.store_bytes, "etcd_mvcc_db_total_size_in_bytes", "The size of the store's file"),
+            (&values.store_bytes, "etcd_mvcc_db_total_size_in_bytes", "What the store takes of the disk"),
             (
                 &values.store_used_bytes,
                 "etcd_mvcc_db_total_size_in_use_in_bytes",

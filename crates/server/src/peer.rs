@@ -183,7 +183,7 @@ struct Peer {
     address: String,
     /// Its region and its handler, if it is of another cluster.
     remote_region: Option<RemoteRegion>,
-    /// Whether its streams that are up are unencrypted: the one from it, and the one to it.
+    /// Whether the stream from the peer, and the one to it, is up without encryption.
     unencrypted_from: AtomicBool,
     unencrypted_to: AtomicBool,
     /// The IP addresses of its last lookup.
@@ -199,7 +199,7 @@ struct Peer {
     pause: InterruptibleSleep,
     counters: PeerCounters,
     ping: ping::Ping,
-    /// It no longer belongs to the cluster, or has another address: its threads end.
+    /// The peer no longer belongs to the cluster, or has another address: its threads end.
     gone: AtomicBool,
 }
 
@@ -343,7 +343,7 @@ impl Peers {
         Some(StreamTicket { peer, stream })
     }
 
-    /// For bulk, at most `ENVELOPE_BYTES_SOFT` at a time: blocks until there is room behind the urgent
+    /// For bulk, at most `ENVELOPE_BYTES_SOFT` at a time: blocks until there is space behind the urgent
     /// frames. Success means queued; pieces of one ticket arrive in order, without gaps, until `Lost`.
     pub fn send_bulk(&self, ticket: StreamTicket, frame: Bytes, deadline: Instant) -> Result<(), BulkError> {
         let peer = self.shared.peer(ticket.peer).ok_or(BulkError::Lost)?;
@@ -367,11 +367,7 @@ impl Peers {
         let Some(peer) = self.shared.peer(peer) else { return };
         // The frames behind the first one find the stream closed already.
         if peer.inbound.close() {
-            tracing::warn!(
-                peer = peer.id.0,
-                reason,
-                "closed the stream of a peer: no peer sends such a frame"
-            );
+            tracing::warn!(peer = peer.id.0, reason, "closed peer stream: invalid frame");
         }
     }
 

@@ -5,7 +5,7 @@
 mod fill;
 mod reserve;
 
-use crate::apply::ApplyMessage;
+use crate::apply::ApplyJob;
 use crate::core::Core;
 use crate::fatal::AbortOnPanic;
 use base::limits::{RANGE_PIECE_BYTES, RANGE_PIECE_KEYS, RANGE_SURVEY_KEYS};
@@ -88,7 +88,7 @@ struct RevisionHold {
 
 impl Drop for RevisionHold {
     fn drop(&mut self) {
-        self.core.apply.queue.push(ApplyMessage::Pieces(PieceRequest::Release(self.id)));
+        self.core.coord.apply.post(ApplyJob::Pieces(PieceRequest::Release(self.id)));
     }
 }
 
@@ -165,7 +165,7 @@ impl RangePieces {
         keep: HoldKind,
         encode: Arc<dyn KeyEncoder>,
     ) -> Result<RangePieces, Code> {
-        let id = HoldId(core.large_reads.fetch_add(1, Ordering::Relaxed));
+        let id = HoldId(core.reads.large_reads.fetch_add(1, Ordering::Relaxed));
         let hold = RevisionHold { core: core.clone(), id };
         let next = Some(range.keys.start.clone());
         let keys_left = range.limit() as u64;
@@ -209,10 +209,10 @@ impl RangePieces {
 
     /// The next piece; `None` behind the last.
     pub async fn next(&mut self) -> Result<Option<RangePiece>, Code> {
-        let mut room = RANGE_PIECE_BYTES;
+        let mut piece_bytes = RANGE_PIECE_BYTES;
         loop {
             let Some(from) = self.next.clone().filter(|_| self.keys_left > 0) else { return Ok(None) };
-            let share = self.hold.core.budget.reserve(room).await?;
+            let share = self.hold.core.reads.budget.reserve(piece_bytes).await?;
             let at = self.at(from);
             let (mut page, view) = self.hold.ask(|reply| PieceRequest::Page { at, reply }).await?;
             page.rows.truncate(usize::try_from(self.keys_left).unwrap_or(usize::MAX));
@@ -227,7 +227,7 @@ impl RangePieces {
                 .await?;
             match filled {
                 FillResult::Nothing => self.next = next_of(page.walked),
-                FillResult::TooLarge(needed) => room = needed,
+                FillResult::TooLarge(needed) => piece_bytes = needed,
                 FillResult::Rows { bytes, rows } => {
                     let behind = page.rows.get(rows).map(|row| row.key.clone());
                     self.next = behind.or_else(|| next_of(page.walked));
@@ -243,7 +243,7 @@ impl RangePieces {
     pub async fn whole(&self, total: RangeTotal) -> Result<WholeRange, Code> {
         let bytes = usize::try_from(total.bytes).unwrap_or(usize::MAX);
         // It is in memory twice: as it was read, and as it is encoded.
-        let share = self.hold.core.budget.reserve(bytes.saturating_mul(2)).await?;
+        let share = self.hold.core.reads.budget.reserve(bytes.saturating_mul(2)).await?;
         let (id, range) = (self.hold.id, self.range.clone());
         let reply = self.hold.ask(|reply| PieceRequest::WholeRange { id, range, reply }).await?;
         Ok(WholeRange { reply, share })
@@ -257,7 +257,7 @@ impl RangePieces {
 impl RevisionHold {
     async fn ask<T>(&self, ask: impl FnOnce(PieceReply<T>) -> PieceRequest) -> Result<T, Code> {
         let (reply, answer) = oneshot::channel();
-        if !self.core.apply.queue.push(ApplyMessage::Pieces(ask(reply))) {
+        if !self.core.coord.apply.post(ApplyJob::Pieces(ask(reply))) {
             return Err(Code::Stopped);
         }
         match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
@@ -268,7 +268,7 @@ impl RevisionHold {
 
     /// Reads from the store on a blocking thread; only so many at a time.
     async fn read<T: Send + 'static>(&self, read: impl FnOnce() -> T + Send + 'static) -> Result<T, Code> {
-        let _permit = self.core.readers.acquire().await.expect("it is never closed");
+        let _permit = self.core.reads.readers.acquire().await.expect("it is never closed");
         // An error there is an error of the store: the process must not continue as if one client were affected.
         let guarded = || {
             let _guard = AbortOnPanic;

@@ -9,10 +9,11 @@ use crate::mesh::wire::{self, Assembled, FrameAssembler, WireMessage};
 use crate::peer::{Deliver, ForgedFrame, PeerEvent, Peers};
 use base::NodeId;
 use bytes::Bytes;
+use mesh_node::Input;
 use node::{ConsensusInput, Frame, SnapshotPart};
 use std::sync::{Arc, Mutex};
 
-/// What one turn sends, by peer: one call to the transport for each.
+/// The frames that one turn sends, by peer: one call to the transport for each.
 #[derive(Default)]
 pub(crate) struct OutgoingFrames {
     by_peer: Vec<(NodeId, Vec<Bytes>)>,
@@ -56,18 +57,18 @@ pub(crate) fn deliver_from_members(core: Arc<Core>) -> Deliver {
             of_raft.and(on_mesh_frames(&core, &assembly, from, of_the_mesh))
         }
         PeerEvent::Connected { peer } => {
-            core.consensus.queue.push(ConsensusMessage::Connected(peer));
-            core.mesh.actor.queue.push(MeshMessage::Connected(peer));
+            core.coord.consensus.post(ConsensusMessage::Connected(peer));
+            core.mesh.actor.post(Input::Connected(peer));
             Ok(())
         }
         PeerEvent::Lost { peer } => {
-            core.post_input(ConsensusInput::Lost(peer));
-            core.mesh.actor.queue.push(MeshMessage::Lost(peer));
+            core.coord.consensus.post(ConsensusInput::Lost(peer));
+            core.mesh.actor.post(Input::Lost(peer));
             forget_pieces(&assembly, peer)
         }
         PeerEvent::Removed { by } => {
-            if core.members.on_removed_by(by) && !core.removed.send_replace(true) {
-                tracing::error!(peer = by.0, "removed from the cluster, says a majority");
+            if core.members.on_removed_by(by) && !core.published.removed.send_replace(true) {
+                tracing::error!(peer = by.0, "removed from the cluster: a majority confirmed it");
             }
             Ok(())
         }
@@ -82,11 +83,11 @@ pub(crate) fn deliver_from_regions(core: Arc<Core>) -> Deliver {
     Arc::new(move |event| match event {
         PeerEvent::Frames { from, frames } => on_region_frames(&core, &assembly, from, frames),
         PeerEvent::Lost { peer } => {
-            core.mesh.actor.queue.push(MeshMessage::Lost(peer));
+            core.mesh.actor.post(Input::Lost(peer));
             forget_pieces(&assembly, peer)
         }
         PeerEvent::Connected { peer } => {
-            core.mesh.actor.queue.push(MeshMessage::Connected(peer));
+            core.mesh.actor.post(Input::Connected(peer));
             Ok(())
         }
         PeerEvent::Removed { .. } => Ok(()),
@@ -126,10 +127,10 @@ fn on_region_frames(
         match assembled {
             Assembled::Message(WireMessage::Envelope(envelope)) => envelopes.push(envelope),
             Assembled::Message(WireMessage::HomeMessage(message)) => {
-                core.mesh.actor.queue.push(MeshMessage::HomeMessage { region, message });
+                core.mesh.actor.post(Input::HomeMessage { region, message });
             }
             Assembled::Message(WireMessage::SharedDocuments(message)) => {
-                core.mesh.actor.queue.push(MeshMessage::SharedDocuments { region, message });
+                core.mesh.actor.post(Input::DocumentMessage { region, message });
             }
             Assembled::Incomplete => {}
             Assembled::Unknown => drop(core.metrics.frames_malformed.inc()),
@@ -140,8 +141,8 @@ fn on_region_frames(
         }
     }
     if !envelopes.is_empty() {
-        core.mesh.actor.queue.wait_for_space();
-        core.mesh.post_and_help(MeshMessage::RemoteFrames { region, from, envelopes }, bytes);
+        core.mesh.actor.wait_for_space();
+        core.mesh.actor.post_and_help(MeshMessage::RemoteFrames { region, from, envelopes, bytes });
     }
     taken
 }
@@ -168,7 +169,7 @@ fn on_frames(core: &Core, from: NodeId, received: Vec<Bytes>) -> DeliverResult {
         }
         Frame::Members(members) => {
             if core.members.merge_table(members) {
-                core.consensus.queue.push(ConsensusMessage::Others(core.members.others()));
+                core.coord.consensus.post(ConsensusMessage::Others(core.members.others()));
             }
             false
         }
@@ -176,10 +177,17 @@ fn on_frames(core: &Core, from: NodeId, received: Vec<Bytes>) -> DeliverResult {
     });
     // A snapshot's rows go on to the storage thread, which may be slower than the stream.
     if frames.iter().any(|frame| matches!(frame, Frame::Snapshot { part: SnapshotPart::Rows(_), .. })) {
-        core.storage.wait_for_space();
+        core.coord.storage.wait_for_space();
     }
-    core.consensus.queue.wait_for_space();
-    core.post_and_help(ConsensusMessage::Frames { from, frames }, bytes);
+    core.coord.consensus.wait_for_space();
+    let confirms_reads = frames.iter().all(Frame::is_of_read_round);
+    let message = ConsensusMessage::Frames { from, frames, bytes };
+    if confirms_reads {
+        // Six of them make a round: waking a thread for each would cost more than the round.
+        core.post_and_run(message);
+    } else {
+        core.post_and_help(message);
+    }
     taken
 }
 
@@ -197,19 +205,19 @@ fn on_mesh_frames(
         match assembled {
             Assembled::Message(WireMessage::Envelope(envelope)) => envelopes.push(envelope),
             Assembled::Message(WireMessage::NodeReport(report)) => {
-                core.mesh.actor.queue.push(MeshMessage::NodeReport { from, report });
+                core.mesh.actor.post(Input::Report { from, report });
             }
             Assembled::Message(WireMessage::Document(document)) => {
-                core.mesh.actor.queue.push(MeshMessage::ReceivedDocument(document));
+                core.mesh.actor.post(MeshMessage::ReceivedDocument(document));
             }
             Assembled::Message(WireMessage::Held(held)) => {
-                core.mesh.actor.queue.push(MeshMessage::Held(held));
+                core.mesh.actor.post(Input::Held(held));
             }
             Assembled::Message(WireMessage::AskHomeLeases(asked)) => {
-                core.mesh.actor.queue.push(MeshMessage::AskHomeLeases { from, asked });
+                core.mesh.actor.post(Input::AskHomeLeases { from, asked });
             }
             Assembled::Message(WireMessage::HomeLeases(asked, held)) => {
-                core.mesh.actor.queue.push(MeshMessage::HomeLeases(asked, held));
+                core.mesh.actor.post(Input::HomeLeases(asked, held));
             }
             Assembled::Incomplete => {}
             Assembled::Unknown => drop(core.metrics.frames_malformed.inc()),
@@ -221,8 +229,8 @@ fn on_mesh_frames(
         }
     }
     if !envelopes.is_empty() {
-        core.mesh.actor.queue.wait_for_space();
-        core.mesh.post_and_help(MeshMessage::Frames { from, envelopes }, bytes);
+        core.mesh.actor.wait_for_space();
+        core.mesh.actor.post_and_help(MeshMessage::Frames { from, envelopes, bytes });
     }
     taken
 }

@@ -9,12 +9,22 @@ use std::time::Instant;
 /// Bytes of senders that declare them.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// When the taker wakes for an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    Now,
+    /// The sender takes the queue itself, or wakes the taker later.
+    BySender,
+    /// When it wakes for another reason: waking it would cost more than the delay.
+    Later,
+}
+
 pub(crate) struct Queue<T> {
     state: Mutex<QueueState<T>>,
     /// The taker waits here.
     work: Condvar,
     /// Senders of many bytes wait here.
-    room: Condvar,
+    has_space: Condvar,
 }
 
 struct QueueState<T> {
@@ -27,23 +37,11 @@ struct QueueState<T> {
     closed: bool,
 }
 
-impl<T> QueueState<T> {
-    fn push(&mut self, item: T, bytes: usize) -> bool {
-        if self.closed {
-            return false;
-        }
-        self.bytes += bytes;
-        self.items.push(item);
-        self.urgent = true;
-        true
-    }
-}
-
 impl<T> Queue<T> {
     pub fn new() -> Queue<T> {
         let state =
             QueueState { items: Vec::new(), bytes: 0, urgent: false, taker_sleeps: false, closed: false };
-        Queue { state: Mutex::new(state), work: Condvar::new(), room: Condvar::new() }
+        Queue { state: Mutex::new(state), work: Condvar::new(), has_space: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
@@ -52,33 +50,24 @@ impl<T> Queue<T> {
 
     /// False when the queue is closed: then the item is dropped.
     pub fn push(&self, item: T) -> bool {
-        self.push_bytes(item, 0)
-    }
-
-    /// For an item that can wait until the taker wakes for another reason: waking it would cost more than the
-    /// delay.
-    pub fn push_deferred(&self, item: T) {
-        let mut state = self.lock();
-        if !state.closed {
-            state.items.push(item);
-        }
+        self.push_bytes(item, 0, Wake::Now)
     }
 
     /// Never waits either; callers that can wait call `wait_for_space` before.
-    pub fn push_bytes(&self, item: T, bytes: usize) -> bool {
+    pub fn push_bytes(&self, item: T, bytes: usize, wake: Wake) -> bool {
         let mut state = self.lock();
-        let pushed = state.push(item, bytes);
-        let sleeps = std::mem::take(&mut state.taker_sleeps);
+        if state.closed {
+            return false;
+        }
+        state.bytes += bytes;
+        state.items.push(item);
+        state.urgent |= wake != Wake::Later;
+        let wakes = wake == Wake::Now && std::mem::take(&mut state.taker_sleeps);
         drop(state);
-        if sleeps {
+        if wakes {
             self.work.notify_one();
         }
-        pushed
-    }
-
-    /// For callers that run the taker's turn themselves, or wake it later.
-    pub fn push_without_wake(&self, item: T, bytes: usize) -> bool {
-        self.lock().push(item, bytes)
+        true
     }
 
     /// Whether something is queued that must not wait.
@@ -107,7 +96,7 @@ impl<T> Queue<T> {
     pub fn wait_for_space(&self) {
         let mut state = self.lock();
         while state.bytes >= BYTES_MAX && !state.closed {
-            state = self.room.wait(state).expect("no thread panics while it holds a queue");
+            state = self.has_space.wait(state).expect("no thread panics while it holds a queue");
         }
     }
 
@@ -140,7 +129,7 @@ impl<T> Queue<T> {
         state.urgent = false;
         if state.bytes > 0 {
             state.bytes = 0;
-            self.room.notify_all();
+            self.has_space.notify_all();
         }
         !(state.closed && into.is_empty())
     }
@@ -151,11 +140,11 @@ impl<T> Queue<T> {
         self.take_now(into)
     }
 
-    /// Nothing comes in any more; what is queued can still be taken.
+    /// Refuses new messages; queued ones can still be taken.
     pub fn close(&self) {
         self.lock().closed = true;
         self.work.notify_all();
-        self.room.notify_all();
+        self.has_space.notify_all();
     }
 }
 
@@ -193,7 +182,7 @@ mod tests {
     #[test]
     fn a_deferred_item_is_taken_with_the_next_urgent_one() {
         let queue = Queue::new();
-        queue.push_deferred(1);
+        queue.push_bytes(1, 0, Wake::Later);
         queue.push(2);
         let mut taken = Vec::new();
         assert!(queue.take(&mut taken, None));
@@ -220,11 +209,11 @@ mod tests {
             let queue = queue.clone();
             thread::spawn(move || queue.wait_for_space())
         };
-        queue.push_bytes(1, BYTES_MAX);
+        queue.push_bytes(1, BYTES_MAX, Wake::Now);
         let first = waiter(&queue);
         queue.take(&mut Vec::new(), Some(Instant::now() + Duration::from_secs(30)));
         first.join().unwrap();
-        queue.push_bytes(2, BYTES_MAX);
+        queue.push_bytes(2, BYTES_MAX, Wake::Now);
         let second = waiter(&queue);
         queue.close();
         second.join().unwrap();

@@ -16,7 +16,7 @@ fn is_started(member: &Member) -> bool {
 }
 
 impl MemberHandle<'_> {
-    /// Whether a member may be added, by what this one knows.
+    /// Whether a member may be added, as far as this member knows.
     pub fn check_add(self, learner: bool) -> Result<(), Code> {
         if !learner {
             self.check_started_for_add(&self.table())?;

@@ -12,7 +12,7 @@ pub struct ReplyInbox<T> {
 
 struct InboxState<T> {
     letters: Vec<T>,
-    /// Of a reader that has found nothing.
+    /// The waker of a reader that has found nothing.
     reader: Option<Waker>,
 }
 

@@ -7,7 +7,7 @@
 use crate::cluster_secret::StoredSecret;
 use crate::handle::Handle;
 use crate::peer::{PeerAuth, PeerAuthStage};
-use base::NodeId;
+use base::{Code, FormatLevel, NodeId};
 use std::net::TcpStream;
 use tls::{Fingerprint, PeerTls, Secret};
 
@@ -15,7 +15,7 @@ use tls::{Fingerprint, PeerTls, Secret};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerPortStatus {
     pub stage: PeerAuthStage,
-    /// Of the secret that it has.
+    /// The fingerprint of the secret's authority, if the node has a secret.
     pub authority: Option<Fingerprint>,
     /// Members with which it exchanges frames unencrypted now.
     pub in_the_clear: Vec<NodeId>,
@@ -30,6 +30,8 @@ pub enum SecureError {
     NotBySecret,
     #[error("this member has another secret already")]
     OtherSecret,
+    #[error("{0}")]
+    Refused(Code),
     #[error("this member has no secret yet")]
     NoSecret,
     #[error("these members still exchange unencrypted frames with this one, and would be cut off: {0}")]
@@ -46,7 +48,7 @@ pub struct PeerPortHandle<'a> {
 
 impl PeerPortHandle<'_> {
     pub fn status(self) -> PeerPortStatus {
-        let PeerAuth { stage, secret, .. } = self.handle.core().security.now();
+        let PeerAuth { stage, secret, .. } = self.handle.core().security.peers.now();
         let peers = self.handle.shared.peers.upgrade();
         PeerPortStatus {
             stage,
@@ -58,12 +60,12 @@ impl PeerPortHandle<'_> {
     /// Members do not authenticate to each other, and other machines can connect to the peer port.
     pub fn is_open(self) -> bool {
         let core = self.handle.core();
-        core.is_peer_port_exposed && core.security.now().is_open()
+        core.security.is_peer_port_exposed && core.security.peers.now().is_open()
     }
 
     /// When the certificate that this member shows to others expires, in seconds since 1970.
     pub fn certificate_expiry(self) -> Option<u64> {
-        self.handle.core().security.now().tls.as_ref()?.expiry()
+        self.handle.core().security.peers.now().tls.as_ref()?.expiry()
     }
 
     /// Takes over a peer's connection that was accepted on the client port. If that fails, it is closed.
@@ -76,16 +78,18 @@ impl PeerPortHandle<'_> {
 
     /// Takes the secret; members without it are still accepted. A member that has it already stays as closed as it is.
     pub fn take_secret(self, secret: Secret) -> Result<PeerPortStatus, SecureError> {
-        let now = self.handle.core().security.now();
-        if !self.handle.core().secret_store.is_usable() {
+        let now = self.handle.core().security.peers.now();
+        if !self.handle.core().security.secret_store.is_usable() {
             return Err(SecureError::NotBySecret);
         }
         match now.secret {
             Some(known) if known != secret => return Err(SecureError::OtherSecret),
             Some(_) => {}
             None => {
+                // Release 0.1.0 speaks with open clusters alone.
+                self.handle.formats().require(FormatLevel(1)).map_err(SecureError::Refused)?;
                 self.keep(StoredSecret { secret, stage: PeerAuthStage::Both })?;
-                tracing::info!("took the cluster secret; members without it are still accepted");
+                tracing::info!("cluster secret installed; members without it are still accepted");
             }
         }
         Ok(self.status())
@@ -94,7 +98,7 @@ impl PeerPortHandle<'_> {
     /// Dials one unencrypted member again.
     pub fn redial_one(self) -> PeerPortStatus {
         if let Some(peers) = self.handle.shared.peers.upgrade()
-            && self.handle.core().security.now().secret.is_some()
+            && self.handle.core().security.peers.now().secret.is_some()
         {
             peers.redial_one_unencrypted();
         }
@@ -103,7 +107,7 @@ impl PeerPortHandle<'_> {
 
     /// Accepts only members with the secret from now on.
     pub fn close(self) -> Result<PeerPortStatus, SecureError> {
-        let now = self.handle.core().security.now();
+        let now = self.handle.core().security.peers.now();
         let secret = now.secret.ok_or(SecureError::NoSecret)?;
         let port = self.status();
         if now.stage == PeerAuthStage::Closed {
@@ -122,8 +126,8 @@ impl PeerPortHandle<'_> {
     }
 
     fn keep(self, kept: StoredSecret) -> Result<(), SecureError> {
-        let changed = self.handle.core().secret_store.change(kept, self.handle.identity().member);
-        self.handle.core().security.set(changed.map_err(Box::new)?);
+        let changed = self.handle.core().security.secret_store.change(kept, self.handle.identity().member);
+        self.handle.core().security.peers.set(changed.map_err(Box::new)?);
         Ok(())
     }
 }

@@ -7,20 +7,23 @@ use crate::clock::Clock;
 use crate::cluster_secret::{self, SecretStore, StoredSecret};
 use crate::config::{self, Config};
 use crate::consensus::{self, HEARTBEAT_TICKS};
-use crate::core::Core;
-use crate::durable_log::{self, LogOwner, Writer};
+use crate::core::{Core, NodeSecurity};
+use crate::durable_log::{self, LogOwner, LogWriter};
 use crate::error::Error;
 use crate::handle::{self, Handle};
 use crate::join::{self, JoinCredentials, JoinGrant};
-use crate::log::RaftLog;
+use crate::log::RaftLogObserver;
 use crate::members::{self, MemberDirectory};
 use crate::mesh::region_discovery::{self, RegionDiscovery};
+use crate::mesh::store::RowStore;
 use crate::metrics::Metrics;
-use crate::peer::{self, OnQuestion, OnRoundTrip, PeerAuth, PeerAuthStage, Peers, SharedPeerAuth, Timing};
+use crate::peer::{self, OnQuestion, OnRoundTrip, PeerAuth, PeerAuthStage, Peers, Timing};
 use crate::snapshot::SnapshotStreams;
 use crate::status::Identity;
+use crate::storage::CoordStore;
+use crate::store_thread::StoreThread;
 use crate::thread::Thread;
-use crate::{apply, identity, mesh, post, storage, telemetry};
+use crate::{apply, identity, mesh, post, telemetry};
 use base::limits::{
     APPEND_BYTES_SOFT, GRPC_OVERHEAD_BYTES, RANGE_WHOLE_BYTES_MAX, SNAPSHOT_CHUNK_BYTES,
     WATCH_BATCH_BYTES_SOFT, WATCH_BATCH_REVISIONS, WATCHES_PER_STREAM_MAX,
@@ -76,7 +79,7 @@ struct Threads {
     mesh: Thread,
     mesh_log: Thread,
     mesh_store: Thread,
-    scout: Thread,
+    discovery: Thread,
 }
 
 /// Whether the store is flushed at the end.
@@ -137,15 +140,15 @@ impl Server {
         let guard = cluster_secret::guard(&config.peer_security, kept.as_ref(), Some(me))?;
         let known = member.apply.members();
         let table = if known.is_empty() { roster.ask_members(&config, &guard)? } else { known.clone() };
-        let mut metrics = Metrics::new(&roster.identity);
+        let mut metrics = Metrics::new(Some(&roster.identity));
+        metrics.slow_requests.set_threshold(config.slow_request);
         if let Some(audit) = &audit {
             metrics.register_audit(audit);
         }
         let members = MemberDirectory::new(me, &config, &roster.initial_members, table);
         log_open_peer_port(&config, &guard);
-        let security = Arc::new(SharedPeerAuth::new(guard));
-        let core = Core::new(clock, metrics, members, &config, roster.data_only, security, keeper);
-        let core = Arc::new(Core { audit, ..core });
+        let security = NodeSecurity::new(&config, roster.data_only, guard, keeper, audit);
+        let core = Arc::new(Core::new(clock, metrics, members, &config, roster.data_only, security));
         let asked: Arc<OnceLock<Handle>> = Arc::default();
         let params = peer::PeerParams {
             cluster: roster.identity.cluster,
@@ -153,7 +156,7 @@ impl Server {
             listen,
             peers: core.members.others(),
             timing: Timing::default(),
-            security: core.security.clone(),
+            security: core.security.peers.clone(),
             trusts_this_machine: true,
             on_round_trip: observe_round_trips(core.clone()),
             on_question: answer_questions(asked.clone()),
@@ -162,7 +165,7 @@ impl Server {
             Arc::new(Peers::start(params, post::deliver_from_members(core.clone())).map_err(Error::Thread)?);
         peers.set_removed(core.members.removed());
         if member.consensus.config().voters == [me] {
-            core.post_input(ConsensusInput::Campaign);
+            core.coord.consensus.post(ConsensusInput::Campaign);
         }
         let cluster = roster.identity.cluster;
         let params = handle::HandleParams {
@@ -203,7 +206,7 @@ impl Server {
         self.core.draining.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + self.drain_timeout;
         self.transfer_leadership(deadline);
-        let waiting = || self.core.waiters.count() + self.core.mesh.status_board.waiting();
+        let waiting = || self.core.waiters.count() + self.core.mesh.slots.waiting();
         let answered = poll(deadline, || waiting() == 0);
         if !answered {
             let waiting = waiting();
@@ -219,11 +222,11 @@ impl Server {
 
     /// Transfers leadership to a connected member, if there is one.
     fn transfer_leadership(&self, deadline: Instant) {
-        let leads = || self.core.status.read().is_leader;
+        let leads = || self.core.published.status.read().is_leader;
         let voters = self.core.members.list().into_iter().filter(|member| !member.learner);
         let target = voters.map(|member| member.id).find(|id| self.peers.connected(*id));
         let (true, Some(target)) = (leads(), target) else { return };
-        self.core.post_input(ConsensusInput::Transfer(target));
+        self.core.coord.consensus.post(ConsensusInput::Transfer(target));
         if poll(deadline, || !leads()) {
             tracing::info!(peer = target.0, "transferred leadership");
         }
@@ -236,25 +239,25 @@ impl Server {
         self.core.telemetry.stop();
         self.telemetry.take().into_iter().for_each(Thread::join);
         self.core.mesh.discovery.close();
-        threads.scout.join();
-        self.core.mesh.actor.queue.close();
+        threads.discovery.join();
+        self.core.mesh.actor.close();
         threads.mesh.join();
         self.core.mesh.store.close();
         threads.mesh_store.join();
         self.core.mesh.log.close();
         threads.mesh_log.join();
-        self.core.consensus.queue.close();
+        self.core.coord.consensus.close();
         threads.consensus.join();
         self.peers.halt();
-        self.core.persist.close();
+        self.core.coord.persist.close();
         threads.persist.join();
-        self.core.apply.queue.push(apply::ApplyMessage::Finish { flush: end == ShutdownMode::Flushed });
+        self.core.coord.apply.post(apply::ApplyJob::Finish { flush: end == ShutdownMode::Flushed });
         threads.apply.join();
-        self.core.apply.queue.close();
-        self.core.storage.close();
+        self.core.coord.apply.close();
+        self.core.coord.storage.close();
         threads.storage.join();
         self.core.waiters.clear();
-        if let Some(audit) = &self.core.audit {
+        if let Some(audit) = &self.core.security.audit {
             audit.stop();
         }
     }
@@ -278,10 +281,14 @@ impl Threads {
         let OpenedMember { consensus, apply, member_log, member_store, .. } = member;
         let view = member_store.shared_view();
         let streams = SnapshotStreams::new(core.clone(), peers.clone(), config.election * 2);
-        let storage = storage::StorageLoop::new(core.clone(), member_store, streams, reserve_bytes(config));
+        let low_bytes = reserve_bytes(config);
+        let defrag = &core.metrics.defrag;
+        let storage = CoordStore::new(core.clone(), member_store, streams, low_bytes);
+        let storage = StoreThread::new(storage, defrag.clone(), low_bytes);
         let apply_tick = config.flush_interval.min(APPLY_TICK_MAX);
-        let apply = apply::ApplyLoop::new(core.clone(), apply, view, apply_tick, reserve_bytes(config));
-        let log = Writer::new(RaftLog::new(core.clone(), member_log));
+        let apply = apply::ApplyLoop::new(core.clone(), apply, view, apply_tick, low_bytes);
+        let observer = RaftLogObserver::new(core.clone(), &member_log);
+        let log = LogWriter::new(member_log, observer);
         let consensus = consensus::ConsensusLoop::new(
             core.clone(),
             peers.clone(),
@@ -293,32 +300,34 @@ impl Threads {
         let segment_bytes = mesh::start::segment_bytes(config);
         let (node, mesh_log, mesh_store) =
             mesh::node::MeshLoop::new(core.clone(), peers.clone(), settings, segment_bytes, mesh_files);
-        let scout =
+        let mesh_store = RowStore::new(core.clone(), mesh_store);
+        let mesh_store = StoreThread::new(mesh_store, defrag.clone(), low_bytes);
+        let discovery =
             RegionDiscovery::new(core.clone(), peers.clone(), post::deliver_from_regions(core.clone()));
-        let (mesh_core, log_core, store_core, persist_core) =
-            (core.clone(), core.clone(), core.clone(), core.clone());
+        let (mesh_core, log_core, persist_core) = (core.clone(), core.clone(), core.clone());
+        let (store_core, row_store_core) = (core.clone(), core.clone());
         let core_of_apply = core.clone();
-        let apply_thread = move || core_of_apply.apply.run(apply, || {});
+        let apply_thread = move || core_of_apply.coord.apply.run(apply, || {});
         let core = core.clone();
-        let consensus_thread = move || core.consensus.run(consensus, || core.apply.queue.wake_if_urgent());
+        let consensus_thread =
+            move || core.coord.consensus.run(consensus, || core.coord.apply.wake_if_urgent());
         Ok(Threads {
-            scout: Thread::spawn("mesh-scout", || scout.run())?,
+            discovery: Thread::spawn("mesh-discovery", || discovery.run())?,
             mesh: Thread::spawn("mesh", move || mesh_core.mesh.actor.run(node, || {}))?,
             mesh_log: Thread::spawn("mesh-log", move || {
                 let persisted = |seq| {
-                    log_core.mesh.post_and_help(mesh::node::MeshMessage::Persisted(seq), 0);
+                    log_core.mesh.actor.post_and_help(mesh::node::MeshMessage::Persisted(seq));
                 };
                 durable_log::run(&log_core.mesh.log, &mesh_log, persisted);
             })?,
-            mesh_store: Thread::spawn("mesh-store", move || mesh::store::run(&store_core, mesh_store))?,
-            storage: Thread::spawn("storage", || storage.run())?,
+            mesh_store: Thread::spawn("mesh-store", move || mesh_store.run(&row_store_core.mesh.store))?,
+            storage: Thread::spawn("storage", move || storage.run(&store_core.coord.storage))?,
             apply: Thread::spawn("apply", apply_thread)?,
             persist: Thread::spawn("persist", move || {
                 let persisted = |seq| {
-                    persist_core
-                        .post_and_help(consensus::ConsensusMessage::Input(ConsensusInput::Persisted(seq)), 0);
+                    persist_core.post_and_help(ConsensusInput::Persisted(seq).into());
                 };
-                durable_log::run(&persist_core.persist, &log, persisted);
+                durable_log::run(&persist_core.coord.persist, &log, persisted);
             })?,
             consensus: Thread::spawn("consensus", consensus_thread)?,
         })
@@ -349,6 +358,12 @@ impl StartMembers {
         owner: Option<Identity>,
         guard: &PeerAuth,
     ) -> Result<StartMembers, Error> {
+        if let (Some(_), Some(owner)) = (&config.join, &owner) {
+            tracing::info!(
+                cluster = owner.cluster.0,
+                "data directory belongs to a cluster member already: join settings ignored"
+            );
+        }
         let was_founder = |founder: &StartMembers| owner.as_ref() == Some(&founder.identity);
         if let Some(founder) = founder.filter(|founder| config.join.is_none() || was_founder(founder)) {
             return Ok(founder);
@@ -403,7 +418,7 @@ impl StartMembers {
         Ok(StartMembers { initial_members, ..StartMembers::of(identity) })
     }
 
-    /// A member that knows no other.
+    /// The start of a member that knows no other yet.
     fn of(identity: Identity) -> StartMembers {
         let members = coord::Members::default();
         StartMembers {
@@ -619,22 +634,17 @@ fn log_recovery(identity: &Identity, member: &OpenedMember) {
     }
     match member.doubt {
         Doubt::None => {}
-        Doubt::LastFrame => tracing::warn!(
-            "in doubt of the last writes to the log: votes for no candidate that may lack them until another member has them \
-             or all have answered"
-        ),
-        Doubt::Everything if recovery.records == 0 => tracing::info!(
-            "the data directory is empty: votes for no candidate that has a log until this member has caught up"
-        ),
-        Doubt::Everything => tracing::warn!(
-            "in doubt of the whole log: votes for no candidate that has one until it has caught up or all members have answered"
-        ),
+        Doubt::LastFrame => tracing::warn!("last log writes may be lost: voting restricted"),
+        Doubt::Everything if recovery.records == 0 => {
+            tracing::info!("data directory is empty: voting restricted until caught up")
+        }
+        Doubt::Everything => tracing::warn!("log may be incomplete: voting restricted until caught up"),
     }
     if let Some(id) = member.accepted_loss {
         tracing::warn!(member = format!("{:x}", id.0), "operator accepted the loss of a member earlier");
     }
     if recovery.unfinished_segment {
-        tracing::info!("removed a segment of the write-ahead log that was being created");
+        tracing::info!("removed an unfinished segment of the write-ahead log");
     }
 }
 

@@ -43,7 +43,7 @@ impl SnapshotStreams {
             Ok(thread) => self.threads.push(thread),
             Err(error) => {
                 tracing::warn!(peer = to.0, %error, "cannot start a thread to send a snapshot");
-                self.sender.core.post_input(ConsensusInput::SnapshotSent { to, ok: false });
+                self.sender.core.coord.consensus.post(ConsensusInput::SnapshotSent { to, ok: false });
             }
         }
     }
@@ -73,7 +73,7 @@ impl SnapshotSender {
             }
             Err(error) => tracing::warn!(peer = to.0, %error, "snapshot not sent"),
         }
-        self.core.post_input(ConsensusInput::SnapshotSent { to, ok: result.is_ok() });
+        self.core.coord.consensus.post(ConsensusInput::SnapshotSent { to, ok: result.is_ok() });
     }
 
     fn send(&self, stream: SnapshotStream) -> Result<(), BulkError> {

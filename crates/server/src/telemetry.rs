@@ -1,15 +1,17 @@
-//! A node's recent past, for people who look at it: a sample of its figures every few seconds for the last hour, and its
+//! A node's recent past, for people who look at it: a sample of its metrics every few seconds for the last hour, and its
 //! last events. The node's metrics and published state go in once a second; numbers for charts and sentences come out.
 //! Nothing is decided by it, and it costs a node that no client looks at about a millisecond in five seconds.
 
 mod cluster;
 mod events;
 mod metrics_text;
+mod refusals;
 mod report;
 mod series;
 
-pub use cluster::ReportedNode;
+pub use cluster::{InspectionAnswerer, InspectionTrouble, ReportedNode};
 pub use events::NodeEvent;
+pub use refusals::{RefusalKind, RefusedAccess};
 pub use report::{NodeReport, NodeSeries, PeerRoundTrip};
 pub use series::{SERIES, Series, SeriesUnit};
 
@@ -20,10 +22,10 @@ use crate::queue::Queue;
 use base::NodeId;
 use events::{EventLog, Observation};
 use metrics_text::MetricsText;
+use refusals::Refusals;
 use series::SeriesReader;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Between two samples.
@@ -39,8 +41,10 @@ pub(crate) struct Telemetry {
     stop: Queue<()>,
     started_ms: u64,
     recent: Mutex<RecentPast>,
-    logins_refused: AtomicU64,
+    pub refusals: Refusals,
     pub others: OtherNodes,
+    /// None before the API serves and after the node has stopped.
+    inspections: Mutex<Option<Arc<dyn InspectionAnswerer>>>,
 }
 
 #[derive(Default)]
@@ -50,7 +54,7 @@ struct RecentPast {
     round_trips_ms: BTreeMap<NodeId, f64>,
 }
 
-/// The figures of one moment, in the order of `SERIES`.
+/// The values of one moment, in the order of `SERIES`.
 struct Sample {
     at_ms: u64,
     values: Vec<f32>,
@@ -62,8 +66,9 @@ impl Telemetry {
             stop: Queue::new(),
             started_ms: now_ms(),
             recent: Mutex::default(),
-            logins_refused: AtomicU64::new(0),
+            refusals: Refusals::default(),
             others: OtherNodes::default(),
+            inspections: Mutex::default(),
         }
     }
 
@@ -71,25 +76,30 @@ impl Telemetry {
         self.recent.lock().expect("no thread panics while it holds the samples")
     }
 
-    /// A password did not fit.
-    pub fn count_refused_login(&self) {
-        self.logins_refused.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Ends the thread.
     pub fn stop(&self) {
         self.stop.close();
+        self.inspections().take();
+    }
+
+    fn inspections(&self) -> MutexGuard<'_, Option<Arc<dyn InspectionAnswerer>>> {
+        self.inspections.lock().expect("no thread panics while it holds the answerer")
     }
 
     /// Until the node stops.
     pub fn run(&self, handle: &Handle) {
         let mut reader = SeriesReader::default();
-        let mut before = Observation::of(handle, 0);
+        let mut before = Observation::of(handle);
         self.lock().events.started(now_ms(), handle);
         let mut next_sample = Instant::now();
         while !self.stop.is_closed() {
-            let seen = Observation::of(handle, self.logins_refused.load(Ordering::Relaxed));
-            self.lock().events.compare(now_ms(), &before, &seen);
+            let seen = Observation::of(handle);
+            let refused = self.refusals.take();
+            {
+                let mut recent = self.lock();
+                recent.events.compare(now_ms(), &before, &seen);
+                recent.events.refused(now_ms(), refused);
+            }
             before = seen;
             if Instant::now() >= next_sample {
                 next_sample += Duration::from_secs(SAMPLE_SECONDS);
@@ -119,8 +129,8 @@ impl Telemetry {
         known.map(|(peer, millis)| PeerRoundTrip { peer: *peer, millis: *millis }).collect()
     }
 
-    fn events(&self) -> Vec<NodeEvent> {
-        self.lock().events.list()
+    fn events(&self, at_most: usize) -> Vec<NodeEvent> {
+        self.lock().events.last(at_most)
     }
 
     /// The last so many samples of each series that is wanted.

@@ -5,8 +5,9 @@
 
 use crate::handle::InboxReply;
 use crate::reply_inbox::ReplyInbox;
+use crate::slow_requests::{AnswerContext, RequestMoments};
 use base::limits::{PROPOSALS_WAITING_BYTES_MAX, REQUESTS_WAITING_MAX};
-use base::{Code, ReplyToken};
+use base::{Code, Instant, ReplyToken};
 use coord::reply::Reply;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +19,10 @@ use tokio::sync::oneshot;
 pub(crate) struct Waiter {
     pub caller: ReplyRoute,
     pub bytes: usize,
+    /// The kind of the request, for reports of slow ones.
+    pub kind: &'static str,
+    pub posted: Instant,
+    pub taken: Instant,
 }
 
 /// How a caller gets its answer: by its own channel, or by an inbox together with others.
@@ -84,7 +89,12 @@ struct WaiterSlots {
     queue: VecDeque<Option<Waiter>>,
     /// Callers that wait without a deadline and were moved out of the deque.
     overflow: BTreeMap<u64, Waiter>,
+    /// When this member's log had the proposals up to a token on the disk, by token.
+    syncs: VecDeque<(u64, Instant)>,
 }
+
+/// So many syncs are remembered for requests that turn out to be slow.
+const SYNCS_MAX: usize = 4_096;
 
 /// How many of the waiting requests may be urgent ones only.
 const URGENT_REQUESTS: usize = REQUESTS_WAITING_MAX / 16;
@@ -149,26 +159,50 @@ impl Waiters {
         slots.move_to_overflow();
     }
 
+    /// The proposals up to this token are on the disk of this member.
+    pub fn synced(&self, last: ReplyToken, now: Instant) {
+        let mut slots = self.lock();
+        if slots.syncs.len() == SYNCS_MAX {
+            slots.syncs.pop_front();
+        }
+        slots.syncs.push_back((last.0, now));
+    }
+
     /// Delivers answers. Those whose caller was refused before are dropped.
-    pub fn deliver(&self, answers: impl Iterator<Item = (ReplyToken, Result<Reply, Code>)>) {
+    pub fn deliver(
+        &self,
+        answers: impl Iterator<Item = (ReplyToken, Result<Reply, Code>)>,
+        context: &AnswerContext<'_>,
+    ) {
         // Callers are woken after the lock is released.
-        let found = self.find(answers);
+        let FoundCallers { found, slow } = self.find(answers, context);
         self.dismiss(found.len(), found.iter().map(|(waiter, _)| waiter.bytes).sum());
         // And after all answers are delivered, so that one wake-up is enough.
         let readers: Vec<Waker> =
             found.into_iter().filter_map(|(waiter, answer)| waiter.caller.send(answer)).collect();
         readers.into_iter().for_each(Waker::wake);
+        for SlowAnswer { kind, bytes, refusal, moments } in slow {
+            context.slow.note(kind, bytes, refusal, &moments);
+        }
     }
 
     fn find(
         &self,
         answers: impl Iterator<Item = (ReplyToken, Result<Reply, Code>)>,
-    ) -> Vec<(Waiter, Result<Reply, Code>)> {
+        context: &AnswerContext<'_>,
+    ) -> FoundCallers {
         let mut slots = self.lock();
-        let found =
-            answers.filter_map(|(token, answer)| slots.take(token).map(|waiter| (waiter, answer))).collect();
+        let mut callers = FoundCallers::default();
+        for (nth, (token, answer)) in answers.enumerate() {
+            let Some(waiter) = slots.take(token) else { continue };
+            if context.slow.is_slow(context.now.since(waiter.posted)) {
+                let synced = slots.synced_at(token);
+                callers.slow.push(SlowAnswer::of(&waiter, &answer, synced, nth, context));
+            }
+            callers.found.push((waiter, answer));
+        }
         slots.drop_answered_head();
-        found
+        callers
     }
 
     /// The end: callers that still wait get an error.
@@ -186,7 +220,52 @@ impl Waiters {
     }
 }
 
+/// The callers of answers, and what is known of those that waited long.
+#[derive(Default)]
+struct FoundCallers {
+    found: Vec<(Waiter, Result<Reply, Code>)>,
+    slow: Vec<SlowAnswer>,
+}
+
+struct SlowAnswer {
+    kind: &'static str,
+    bytes: usize,
+    refusal: Option<Code>,
+    moments: RequestMoments,
+}
+
+impl SlowAnswer {
+    fn of(
+        waiter: &Waiter,
+        answer: &Result<Reply, Code>,
+        synced: Option<Instant>,
+        nth: usize,
+        context: &AnswerContext<'_>,
+    ) -> SlowAnswer {
+        let applied = context.moments.iter().find(|moments| nth < moments.upto);
+        let moments = RequestMoments {
+            posted: waiter.posted,
+            taken: waiter.taken,
+            synced,
+            committed: applied.map(|moments| moments.committed),
+            applied: applied.map(|moments| moments.applied),
+            answered: context.now,
+        };
+        SlowAnswer {
+            kind: waiter.kind,
+            bytes: waiter.bytes,
+            refusal: answer.as_ref().err().copied(),
+            moments,
+        }
+    }
+}
+
 impl WaiterSlots {
+    fn synced_at(&self, token: ReplyToken) -> Option<Instant> {
+        let first = self.syncs.partition_point(|(last, _)| *last < token.0);
+        self.syncs.get(first).map(|(_, at)| *at)
+    }
+
     fn take(&mut self, token: ReplyToken) -> Option<Waiter> {
         let Some(idx) = token.0.checked_sub(self.first) else { return self.overflow.remove(&token.0) };
         self.queue.get_mut(usize::try_from(idx).ok()?)?.take()
@@ -211,11 +290,14 @@ impl WaiterSlots {
 mod tests {
     use super::Priority::{Ordinary, Urgent};
     use super::*;
+    use crate::registry::Registry;
+    use crate::slow_requests::{AnswerMoments, SlowRequests};
+    use std::time::Duration;
 
     const BYTES: usize = 100;
 
     fn waiter(caller: ReplyRoute) -> Waiter {
-        Waiter { caller, bytes: BYTES }
+        Waiter { caller, bytes: BYTES, kind: "put", posted: Instant::ZERO, taken: Instant::ZERO }
     }
 
     fn three() -> (Waiters, Vec<oneshot::Receiver<Result<Reply, Code>>>) {
@@ -228,7 +310,9 @@ mod tests {
     }
 
     fn refuse(waiters: &Waiters, token: u64) {
-        waiters.deliver([(ReplyToken(token), Err(Code::Timeout))].into_iter());
+        let slow = SlowRequests::registered(&mut Registry::default());
+        let context = AnswerContext { moments: &[], now: Instant::ZERO, slow: &slow };
+        waiters.deliver([(ReplyToken(token), Err(Code::Timeout))].into_iter(), &context);
     }
 
     #[test]
@@ -278,6 +362,25 @@ mod tests {
         assert_eq!(receivers[0].try_recv(), Ok(Err(Code::Timeout)));
         assert_eq!(receivers[2].try_recv(), Ok(Err(Code::Timeout)));
         assert!(waiters.lock().overflow.is_empty());
+    }
+
+    #[test]
+    fn of_a_slow_request_it_is_told_where_the_time_went() {
+        let mut slow = SlowRequests::registered(&mut Registry::default());
+        slow.set_threshold(Duration::from_micros(100));
+        let waiters = Waiters::default();
+        let (caller, _receiver) = oneshot::channel();
+        assert!(waiters.admit(BYTES, Ordinary));
+        let taken = Waiter { posted: Instant(10), taken: Instant(20), ..waiter(ReplyRoute::Oneshot(caller)) };
+        waiters.register(ReplyToken(5), &mut vec![taken]);
+        waiters.synced(ReplyToken(4), Instant(15));
+        waiters.synced(ReplyToken(6), Instant(60));
+        let moments = [AnswerMoments { upto: 1, committed: Instant(100), applied: Instant(105) }];
+        let context = AnswerContext { moments: &moments, now: Instant(111), slow: &slow };
+        waiters.deliver([(ReplyToken(5), Err(Code::NoSpace))].into_iter(), &context);
+        let told = slow.list();
+        let phases = told[0].phases.by_name().map(|(_, took)| took.as_micros());
+        assert_eq!((told[0].refusal, phases), (Some(Code::NoSpace), [10, 40, 40, 5, 6]));
     }
 
     #[test]

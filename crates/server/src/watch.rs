@@ -3,7 +3,7 @@
 //! and turn. Both ways are bounded: requests by permits, and while many responses wait; responses by the
 //! credit that goes back to the hub as the client takes them.
 
-use crate::apply::ApplyMessage;
+use crate::apply::ApplyJob;
 use crate::core::Core;
 use base::limits::{WATCH_REQUESTS_MAX, WATCH_WINDOW_BYTES, WATCH_WINDOW_RESPONSES};
 use coord::watch::{Credit, Input, Response, StreamId};
@@ -14,7 +14,7 @@ use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, Semaphore};
 
-/// What a stream can take before its client has taken anything.
+/// How much a stream is sent before its client has accepted anything.
 pub(crate) const WINDOW: Credit =
     Credit { responses: WATCH_WINDOW_RESPONSES as i64, bytes: WATCH_WINDOW_BYTES as i64 };
 
@@ -23,7 +23,7 @@ pub(crate) fn open(core: &Arc<Core>) -> (WatchRequests, WatchResponses) {
     let (sender, inbox) = unbounded_channel();
     let waiting = Arc::new(UntakenResponses::default());
     let outlet = StreamOutput { sender, waiting: waiting.clone(), pending: Vec::new() };
-    core.apply.queue.push(ApplyMessage::WatchOpen { stream, outlet });
+    core.coord.apply.post(ApplyJob::WatchOpen { stream, outlet });
     let permits = Arc::new(Semaphore::new(WATCH_REQUESTS_MAX));
     let requests = WatchRequests { stream, core: core.clone(), permits, waiting: waiting.clone() };
     let nothing = Credit::default();
@@ -55,7 +55,7 @@ impl WatchRequests {
     pub async fn send(&self, input: Input) -> bool {
         self.await_space().await;
         let permit = self.permits.clone().acquire_owned().await.expect("it is never closed");
-        self.core.apply.queue.push(ApplyMessage::Watch { input, permit: Some(permit) })
+        self.core.coord.apply.post(ApplyJob::Watch { input, permit: Some(permit) })
     }
 
     /// Not every response waits for credit: those that answer a request wait here, before it is made.
@@ -82,7 +82,7 @@ pub struct WatchResponses {
 }
 
 impl WatchResponses {
-    /// What has gathered for the client; `None` when the member has stopped. The call says that the previous
+    /// The responses that have gathered for the client; `None` when the member has stopped. The call says that the previous
     /// batch has been taken.
     pub fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<Response>>> {
         self.return_credit();
@@ -99,14 +99,14 @@ impl WatchResponses {
         if self.taken.responses >= WINDOW.responses / 2 || self.taken.bytes >= WINDOW.bytes / 2 {
             let credit = std::mem::take(&mut self.taken);
             let input = Input::Credit { stream: self.stream, credit };
-            self.core.apply.queue.push(ApplyMessage::Watch { input, permit: None });
+            self.core.coord.apply.post(ApplyJob::Watch { input, permit: None });
         }
     }
 }
 
 impl Drop for WatchResponses {
     fn drop(&mut self) {
-        self.core.apply.queue.push(ApplyMessage::Watch { input: Input::Close(self.stream), permit: None });
+        self.core.coord.apply.post(ApplyJob::Watch { input: Input::Close(self.stream), permit: None });
     }
 }
 
@@ -114,7 +114,7 @@ impl Drop for WatchResponses {
 pub(crate) struct StreamOutput {
     sender: UnboundedSender<Vec<Response>>,
     waiting: Arc<UntakenResponses>,
-    /// Of this turn.
+    /// The responses of this turn.
     pending: Vec<Response>,
 }
 

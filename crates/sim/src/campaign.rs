@@ -4,7 +4,7 @@
 use crate::counts::WorldCounts;
 use crate::run::{self, Report};
 use crate::scenario::Scenario;
-use base::mutant::Mutant;
+use base::mutant::PlantedBug;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -16,7 +16,7 @@ pub struct CampaignPlan {
     pub seeds: u64,
     pub until: Option<Instant>,
     pub threads: usize,
-    pub planted: Option<Mutant>,
+    pub planted: Option<PlantedBug>,
     pub scenario: &'static Scenario,
     /// A campaign for a planted bug ends when it is found.
     pub stop_at_first: bool,

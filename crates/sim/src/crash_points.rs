@@ -103,8 +103,8 @@ impl World {
 
     /// What a turn of the apply thread says, proposes and decides.
     pub fn reach_by_turn(&mut self, host: usize, raised: bool, out: &ApplyOutput) {
-        for (_, word) in &out.peer_messages {
-            let PeerMessage::Compaction(CompactionMessage { signal, .. }) = word else { continue };
+        for (_, message) in &out.peer_messages {
+            let PeerMessage::Compaction(CompactionMessage { signal, .. }) = message else { continue };
             let point = match signal {
                 CompactionSignal::Ask => Point::RoundAsked,
                 CompactionSignal::Need(_) => Point::NeedTold,

@@ -5,7 +5,7 @@ use crate::world::Event;
 use base::rng::mix;
 
 impl Event {
-    /// The process, in one of its is_current, to which this happens.
+    /// The host to which this happens, and which of its processes.
     pub fn process(&self) -> Option<(usize, u32)> {
         match self {
             Event::Tick { host, pid }

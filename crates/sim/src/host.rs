@@ -17,7 +17,7 @@ use raft::Persist;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Longer than a world is_current.
+/// Longer than a world lives.
 const TOKEN_TTL: Duration = Duration::from_secs(300);
 
 pub struct Host {

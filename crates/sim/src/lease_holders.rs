@@ -9,8 +9,8 @@ use crate::history::{ModelRequest, Operation, Outcome};
 use crate::host::outcome_of;
 use crate::oracle::{Checker, Violation};
 use crate::world::{Checked, Event, World};
-use base::mutant::{Mutant, planted};
-use base::{Code, LeaseId, ReplyToken, Revision};
+use base::mutant::planted;
+use base::{Code, LeaseId, ReplyToken, Revision, Term};
 use coord::reply::{Body, Reply};
 use coord::{Command, Compact, Grant, Revoke};
 use node::{ClientWork, ConsensusInput, LeaderQuestion, batch};
@@ -38,6 +38,8 @@ pub struct LeaseHolders {
     leases: BTreeMap<LeaseId, Lease>,
     /// When a clock jumped, in true time.
     jumps: Vec<u64>,
+    /// The newest term of which an entry was committed, and when the first of them was.
+    first_commit: (Term, u64),
     pub ended: u64,
 }
 
@@ -138,13 +140,21 @@ impl LeaseHolders {
         true
     }
 
+    fn committed(&mut self, term: Term, now: u64) {
+        if term > self.first_commit.0 {
+            self.first_commit = (term, now);
+        }
+    }
+
     /// A lease that no client renews ends by then, if all has been calm since `quiet_since` and this was the last
-    /// election.
+    /// election. A new leader learns of the grants that it has not applied yet when it commits its first entry, which is
+    /// behind them: with a long log and slow disks that takes seconds.
     fn check_not_late(&self, id: LeaseId, quiet_since: u64) -> Checked {
         let lease = &self.leases[&id];
         let last_renewal = lease.touched + RENEWAL_ON_THE_WAY_US;
         let by_its_leader = (lease.ttl_us + ELECTION_US) * 100 / 95;
-        let bound = last_renewal.max(quiet_since) + by_its_leader + PROPOSAL_US;
+        let known_since = quiet_since.max(self.first_commit.1);
+        let bound = last_renewal.max(known_since) + by_its_leader + PROPOSAL_US;
         match lease.ended {
             Some(ended) if ended > bound => {
                 let late = ended - bound;
@@ -257,13 +267,14 @@ impl World {
     /// The log may say that leases have expired.
     pub fn lease_ends(&mut self, entry: &Entry) -> Checked {
         let now = self.events.now();
+        self.lease_holders.committed(entry.at.term, now);
         for proposal in batch::decode(entry.data.clone()).unwrap_or_default() {
             let Some(Command::LeaseRevoke(Revoke { id, guard: Some(guard) })) =
                 Command::decode(proposal.command)
             else {
                 continue;
             };
-            let believed = guard.term == entry.at.term || planted(Mutant::RevokeWithoutGuard);
+            let believed = guard.term == entry.at.term || planted(coord::Mutant::RevokeWithoutGuard);
             if believed && self.lease_holders.expired(id, now) {
                 self.counts.expired += 1;
                 self.note_end(id);

@@ -24,6 +24,7 @@ mod lock_model;
 mod lost_disks;
 pub mod mesh_cluster;
 pub mod model;
+pub mod mutants;
 mod nemesis;
 mod network;
 mod operators;

@@ -2,8 +2,8 @@
 //! Each has a lease that it keeps alive, asks for a lock through any member (and sometimes through two at once),
 //! waits, tries, gives up or is cut off, writes under its token while it holds, and releases. Some writes are numbered,
 //! sent again and delivered late. Some clients sleep beyond the end of their lease and then write as if nothing had
-//! happened. Members run the product's own call machine for
-//! them; whatever a client is told is put before the judge (`locked.rs`).
+//! happened. Members run the product's own call machine for them; whatever a client is told is put before the judge
+//! (`lock_model.rs`).
 
 use crate::host::Process;
 use crate::lock_model::{LockModel, violation};

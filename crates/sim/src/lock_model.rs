@@ -28,14 +28,14 @@ pub struct LockModel {
     /// The last token under which each fenced key was written.
     written: BTreeMap<Bytes, Revision>,
     /// What the last numbered write of each lease was answered.
-    numbered: BTreeMap<LeaseId, (u64, Answer)>,
-    answers: BTreeMap<ProposalId, Answer>,
+    numbered: BTreeMap<LeaseId, (u64, LockAnswer)>,
+    answers: BTreeMap<ProposalId, LockAnswer>,
     /// Every token that ever held a lock.
     held: BTreeSet<(Bytes, Revision)>,
     pub handed_over: u64,
 }
 
-type Answer = Result<Reply, Code>;
+type LockAnswer = Result<Reply, Code>;
 
 struct QueueEntry {
     lease: LeaseId,
@@ -70,7 +70,7 @@ impl LockModel {
     }
 
     /// A client was answered. Refusals that do not come from the state tell nothing.
-    pub fn answered(&mut self, id: ProposalId, answer: &Answer) -> Checked {
+    pub fn answered(&mut self, id: ProposalId, answer: &LockAnswer) -> Checked {
         if let Err(Code::TooManyRequests | Code::Timeout | Code::NoLeader | Code::Stopped) = answer {
             return Ok(());
         }
@@ -118,7 +118,7 @@ impl LockModel {
     }
 
     /// A write that has a number happens once; a client that has sent the next one will not ask for it again.
-    fn carry_out_once(&mut self, entry: &Entry, once: &IdempotentCommand) -> Answer {
+    fn carry_out_once(&mut self, entry: &Entry, once: &IdempotentCommand) -> LockAnswer {
         let RequestId { session, seq, .. } = once.id;
         if !self.leases.contains_key(&session) {
             return Err(Code::SessionUnknown);
@@ -134,7 +134,7 @@ impl LockModel {
         }
     }
 
-    fn answer(&mut self, entry: &Entry, command: &Command) -> Answer {
+    fn answer(&mut self, entry: &Entry, command: &Command) -> LockAnswer {
         let body = self.carry_out(entry, command)?;
         Ok(Reply { revision: Revision(self.revision), body })
     }

@@ -4,9 +4,10 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks on its streams")]
 
-use base::mutant::Mutant;
+use base::mutant::PlantedBug;
 use sim::campaign::{self, CampaignPlan, Summary};
 use sim::mesh_cluster;
+use sim::mutants;
 use sim::regions;
 use sim::ring;
 use sim::run::Report;
@@ -32,7 +33,7 @@ Usage: sim [OPTIONS]
   --locks         every world is about locks, not every fourth
   --auth          every world has auth on, and users with few permissions
   --mesh          worlds of the data plane instead; with --seed, --seeds, --first, --mutant, --mutants
-  --world NAME    with --mesh: storm (default), late-writes, conditional-writes, counted-once or damaged-logs
+  --world NAME    with --mesh: storm (default), late-writes, conditional-writes, counted-once, damaged-logs or answer-times
   --regions       worlds of two or three regions of the data plane; with the same
   --power-cuts    with --seed: the power goes at the point of upkeep that the seed chooses
   --mutant NAME   plant a bug; the run must find it
@@ -76,14 +77,14 @@ fn main() -> ExitCode {
         let scenario = options.world;
         let flags = format!("--mesh --world {}", scenario.name);
         let hunts = options.mutants;
-        let campaign = |first, seeds, threads, planted: Option<Mutant>| {
+        let campaign = |first, seeds, threads, planted: Option<PlantedBug>| {
             let ground = planted.filter(|_| hunts).map(ring::scenario::hunting_ground);
             ring::campaign(ground.unwrap_or(scenario), first, seeds, threads, planted)
         };
-        return mesh(&options, &flags, campaign, Mutant::FOUND_BY_RING_WORLDS);
+        return mesh(&options, &flags, campaign, &mutants::FOUND_BY_RINGS);
     }
     if options.regions {
-        return mesh(&options, "--regions", regions::campaign, Mutant::FOUND_BY_REGION_WORLDS);
+        return mesh(&options, "--regions", regions::campaign, &mutants::FOUND_BY_REGIONS);
     }
     if options.mutants {
         return hunt_all(&options);
@@ -103,7 +104,7 @@ struct Options {
     first: u64,
     minutes: Option<f64>,
     threads: usize,
-    mutant: Option<Mutant>,
+    mutant: Option<PlantedBug>,
     mutants: bool,
     scenario: &'static Scenario,
     scenarios: bool,
@@ -175,7 +176,7 @@ impl Options {
         Ok(options)
     }
 
-    fn plan(&self, planted: Option<Mutant>) -> CampaignPlan {
+    fn plan(&self, planted: Option<PlantedBug>) -> CampaignPlan {
         CampaignPlan {
             first: self.first,
             seeds: self.seeds,
@@ -192,9 +193,9 @@ fn number<N: std::str::FromStr>(name: &str, text: &str) -> Result<N, String> {
     text.parse().map_err(|_| format!("{name} takes a number, not {text:?}"))
 }
 
-fn mutant(name: &str) -> Result<Mutant, String> {
-    Mutant::from_name(name).ok_or_else(|| {
-        let names: Vec<_> = Mutant::ALL.iter().map(|mutant| mutant.name()).collect();
+fn mutant(name: &str) -> Result<PlantedBug, String> {
+    mutants::by_name(name).ok_or_else(|| {
+        let names: Vec<_> = mutants::all().into_iter().map(PlantedBug::name).collect();
         format!("there is no mutant {name:?}; there are {}", names.join(", "))
     })
 }
@@ -289,16 +290,9 @@ fn hunt_all(options: &Options) -> ExitCode {
     let mut escaped = 0;
     println!("| mutant | found by | after seeds |");
     println!("|---|---|---|");
-    let groups = [
-        Mutant::FOUND_BY_MESH_TESTS,
-        Mutant::FOUND_BY_CRATE_TESTS,
-        Mutant::FOUND_BY_RING_WORLDS,
-        Mutant::FOUND_BY_REGION_WORLDS,
-    ];
-    let elsewhere = |mutant: &&Mutant| groups.iter().any(|group| group.contains(mutant));
-    for mutant in Mutant::ALL.iter().filter(|mutant| !elsewhere(mutant)) {
-        let scenario = scenario::hunting_ground(*mutant);
-        let summary = campaign::run(&CampaignPlan { scenario, ..options.plan(Some(*mutant)) }, &|_| {});
+    for mutant in mutants::found_by_members() {
+        let scenario = scenario::hunting_ground(mutant);
+        let summary = campaign::run(&CampaignPlan { scenario, ..options.plan(Some(mutant)) }, &|_| {});
         match summary.violations.first() {
             Some(Report { seed, violation: Some(found), .. }) => {
                 println!("| `{}` | {} | {} |", mutant.name(), found.checker.name(), seed - options.first + 1);
@@ -314,12 +308,12 @@ fn hunt_all(options: &Options) -> ExitCode {
 }
 
 /// First seed, how many, threads, and what is planted.
-trait Campaign: Fn(u64, u64, usize, Option<Mutant>) -> mesh_cluster::Summary {}
+trait Campaign: Fn(u64, u64, usize, Option<PlantedBug>) -> mesh_cluster::Summary {}
 
-impl<C: Fn(u64, u64, usize, Option<Mutant>) -> mesh_cluster::Summary> Campaign for C {}
+impl<C: Fn(u64, u64, usize, Option<PlantedBug>) -> mesh_cluster::Summary> Campaign for C {}
 
 /// The worlds of the data plane.
-fn mesh(options: &Options, flag: &str, campaign: impl Campaign, mutants: &[Mutant]) -> ExitCode {
+fn mesh(options: &Options, flag: &str, campaign: impl Campaign, mutants: &[PlantedBug]) -> ExitCode {
     if options.mutants {
         return hunt_mesh(options, campaign, mutants);
     }
@@ -334,7 +328,7 @@ fn mesh(options: &Options, flag: &str, campaign: impl Campaign, mutants: &[Mutan
     if summary.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn hunt_mesh(options: &Options, campaign: impl Campaign, mutants: &[Mutant]) -> ExitCode {
+fn hunt_mesh(options: &Options, campaign: impl Campaign, mutants: &[PlantedBug]) -> ExitCode {
     let mut escaped = 0;
     println!("| mutant | found by | after seeds |");
     println!("|---|---|---|");

@@ -135,7 +135,7 @@ pub(crate) struct MeshCluster {
     /// Losers of conflicts, by the node that noted them, and those that went with a disk.
     noted: BTreeMap<NodeId, BTreeSet<Dot>>,
     noted_on_lost: BTreeSet<Dot>,
-    /// Names is_current of disks.
+    /// Counts incarnations, so that each disk that was lost gives another.
     n_incarnations: u32,
     /// The writes that have left their nodes.
     names: BTreeMap<Dot, (Key, Stamp)>,

@@ -159,7 +159,7 @@ impl World {
         self.lose_watchers(host);
         let gone = self.hosts[host].id;
         for other in 0..self.hosts.len() {
-            // A kernel that is_current on closes the dead process's connections at once.
+            // A kernel that lives on closes the dead process's connections at once.
             if other != host && !machine_too && self.hosts[other].process.is_some() {
                 let pid = self.hosts[other].pid;
                 let delay = self.rng.between(100, 5_000);

@@ -20,7 +20,7 @@ pub const HOSTS_MAX: usize = 16;
 /// No more are asked for; an addition whose fate is unknown may come on top.
 const MEMBERS_MAX: usize = 6;
 /// How often a member that was removed is told so.
-const FAREWELL_US: (u64, u64) = (1_000, 500_000);
+const RETIRE_DELAY_US: (u64, u64) = (1_000, 500_000);
 
 #[derive(Default)]
 pub struct Operators {
@@ -89,7 +89,9 @@ impl World {
             3 if voters > 2 && self.hosts.len() < HOSTS_MAX => Some(self.replacement()),
             4..6 if learner.is_some() => Some(MemberChange::Promote { id: learner?.id, caught_up: false }),
             6 if voters > 3 && !self.operators.unsettled => self.lose_one(),
-            7.. if voters > 2 => Some(MemberChange::Remove(self.rng.pick(&members).id)),
+            7.. if voters > self.settings.bias.fewest_voters => {
+                Some(MemberChange::Remove(self.rng.pick(&members).id))
+            }
             _ => None,
         }
     }
@@ -147,7 +149,7 @@ impl World {
         for host in 0..self.hosts.len() {
             let id = self.hosts[host].id;
             if members.is_removed(id) && !self.hosts[host].retired {
-                let delay = self.rng.between(FAREWELL_US.0, FAREWELL_US.1);
+                let delay = self.rng.between(RETIRE_DELAY_US.0, RETIRE_DELAY_US.1);
                 self.events.after(delay, Event::Retire { host });
             }
             if members.get(id).is_some() && self.hosts[host].pid == 0 && host >= self.settings.members {
@@ -166,7 +168,7 @@ impl World {
         if self.operators.table.can_release_removed(id, &know) {
             return self.retire(host);
         }
-        let delay = self.rng.between(FAREWELL_US.0, FAREWELL_US.1);
+        let delay = self.rng.between(RETIRE_DELAY_US.0, RETIRE_DELAY_US.1);
         self.events.after(delay, Event::Retire { host });
     }
 

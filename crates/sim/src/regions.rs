@@ -8,7 +8,7 @@ mod nemesis;
 mod world;
 
 use crate::mesh_cluster::{ClusterWorld, MeshCounts, Report, Summary, campaign_of, caught};
-use base::mutant::Mutant;
+use base::mutant::PlantedBug;
 use world::World;
 
 const STORM_US: u64 = 16_000_000;
@@ -16,12 +16,12 @@ const STORM_US: u64 = 16_000_000;
 const CALM_US: u64 = 8_000_000;
 
 /// One seed.
-pub fn run(seed: u64, planted: Option<Mutant>) -> Report {
+pub fn run(seed: u64, planted: Option<PlantedBug>) -> Report {
     caught(seed, planted, play)
 }
 
 /// With a bug planted it ends when that is found.
-pub fn campaign(first: u64, seeds: u64, threads: usize, planted: Option<Mutant>) -> Summary {
+pub fn campaign(first: u64, seeds: u64, threads: usize, planted: Option<PlantedBug>) -> Summary {
     campaign_of(run, first, seeds, threads, planted)
 }
 

@@ -2,9 +2,11 @@
 //! that disagree and a network that loses and splits. Who decides about the topology is the product's own controller;
 //! coord is a register here, as its own world shows it to be. One seed is a storm, a calm, and then the judgement.
 
+mod answer_times;
 mod cas_history;
 mod clients;
 mod counter_history;
+mod creation_history;
 mod history;
 mod judge;
 mod nemesis;
@@ -12,7 +14,7 @@ pub mod scenario;
 mod world;
 
 use crate::mesh_cluster::{ClusterWorld, Report, Summary, campaign_of, caught};
-use base::mutant::Mutant;
+use base::mutant::PlantedBug;
 use scenario::Scenario;
 use world::World;
 
@@ -21,7 +23,7 @@ const STORM_US: u64 = 20_000_000;
 const CALM_US: u64 = 12_000_000;
 
 /// One seed.
-pub fn run(scenario: &'static Scenario, seed: u64, planted: Option<Mutant>) -> Report {
+pub fn run(scenario: &'static Scenario, seed: u64, planted: Option<PlantedBug>) -> Report {
     caught(seed, planted, |seed| play(scenario, seed))
 }
 
@@ -31,7 +33,7 @@ pub fn campaign(
     first: u64,
     seeds: u64,
     threads: usize,
-    planted: Option<Mutant>,
+    planted: Option<PlantedBug>,
 ) -> Summary {
     campaign_of(|seed, planted| run(scenario, seed, planted), first, seeds, threads, planted)
 }

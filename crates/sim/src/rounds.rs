@@ -62,8 +62,11 @@ impl World {
             return Ok(());
         }
         let now = self.events.now();
-        if out.peer_messages.iter().any(|(_, word)| {
-            matches!(word, PeerMessage::Compaction(CompactionMessage { signal: CompactionSignal::Ask, .. }))
+        if out.peer_messages.iter().any(|(_, message)| {
+            matches!(
+                message,
+                PeerMessage::Compaction(CompactionMessage { signal: CompactionSignal::Ask, .. })
+            )
         }) {
             self.rounds.asked.insert(host, now);
         }

@@ -10,7 +10,7 @@ use crate::oracle::{Checker, Violation};
 use crate::scenario::{self, Scenario};
 use crate::watch_checker;
 use crate::world::{Checked, World};
-use base::mutant::{self, Mutant};
+use base::mutant::{self, PlantedBug};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(crate) const STORM_US: u64 = 60_000_000;
@@ -57,11 +57,11 @@ impl Kind {
 }
 
 /// In the world without a bias.
-pub fn run(seed: u64, planted: Option<Mutant>) -> Report {
+pub fn run(seed: u64, planted: Option<PlantedBug>) -> Report {
     run_in(&scenario::STORM, seed, planted)
 }
 
-pub fn run_in(scenario: &Scenario, seed: u64, planted: Option<Mutant>) -> Report {
+pub fn run_in(scenario: &Scenario, seed: u64, planted: Option<PlantedBug>) -> Report {
     run_to(scenario, seed, planted, None).0
 }
 
@@ -69,7 +69,7 @@ pub fn run_in(scenario: &Scenario, seed: u64, planted: Option<Mutant>) -> Report
 pub fn run_to(
     scenario: &Scenario,
     seed: u64,
-    planted: Option<Mutant>,
+    planted: Option<PlantedBug>,
     crash: Option<(Point, u64)>,
 ) -> (Report, u64) {
     mutant::plant(planted);

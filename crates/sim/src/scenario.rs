@@ -7,7 +7,7 @@ use crate::nemesis::{self, Fault};
 use crate::watchers::WatchSeen;
 use crate::world::World;
 use base::limits;
-use base::mutant::Mutant;
+use base::mutant::PlantedBug;
 use base::{Code, Revision};
 use coord::request::Request;
 
@@ -34,6 +34,8 @@ pub struct Bias {
     pub append_bytes: usize,
     /// Between two changes of the cluster, in µs.
     pub change_pause: (u64, u64),
+    /// Members are removed down to so many voters.
+    pub fewest_voters: usize,
     /// How often an added member has no vote at first, in a million.
     pub learners: u64,
     /// Clients that take their responses late, in a million.
@@ -81,6 +83,7 @@ const UNBIASED: Bias = Bias {
     short_log: false,
     append_bytes: limits::APPEND_BYTES_SOFT,
     change_pause: (4_000_000, 20_000_000),
+    fewest_voters: 2,
     learners: 400_000,
     slow_watchers: 300_000,
     starts: Starts::Anywhere,
@@ -202,7 +205,7 @@ pub static AUTH: Scenario = Scenario {
     met: |world| world.auth_users.served.min(world.auth_users.refused),
 };
 
-pub static ALL: [Scenario; 16] = [
+pub static ALL: [Scenario; 17] = [
     Scenario {
         name: "c5-progress-of-slow-streams",
         about: "progress is reported before the events it stands for (etcd 15220)",
@@ -412,6 +415,20 @@ pub static ALL: [Scenario; 16] = [
         },
         met: |world| world.operators.changes,
     },
+    Scenario {
+        name: "several-become-one",
+        about: "a removed member is gone before those that need its vote know of the removal",
+        bias: Bias {
+            members: &[2],
+            faults: &[(3, Fault::Split), (2, Fault::Kill), (2, Fault::PowerCut), (1, Fault::IsolateLeader)],
+            fault_pause: (200_000, 1_500_000),
+            change_pause: (200_000, 1_000_000),
+            fewest_voters: 1,
+            learners: 0,
+            ..UNBIASED
+        },
+        met: |world| world.operators.changes,
+    },
 ];
 
 /// Every world: the storm, those with a subject of their own, and those named after a class of bugs.
@@ -430,25 +447,48 @@ fn seen(world: &World, wanted: impl Fn(Revision, &WatchSeen) -> bool) -> u64 {
     records.map(|record| record.seen.iter().filter(|seen| wanted(record.start, seen)).count() as u64).sum()
 }
 
+/// Worlds in which planted bugs are looked for that the usual worlds do not meet within reason.
+const HUNTING_GROUNDS: &[(&str, &[PlantedBug])] = &[
+    ("c20-elections-within-a-lease", &[node::Mutant::RevokeProposedOnce.bug()]),
+    ("votes", &[raft::Mutant::VoteForgotten.bug()]),
+    (
+        "lost-disks",
+        &[
+            node::Mutant::StartsCountedFromOne.bug(),
+            raft::Mutant::EmptiedVotes.bug(),
+            raft::Mutant::DoubtNotKept.bug(),
+            raft::Mutant::DoubtEndsEarly.bug(),
+        ],
+    ),
+    (
+        "damaged-logs",
+        &[
+            disk::Mutant::ShortSegmentAccepted.bug(),
+            disk::Mutant::MissingSegmentAccepted.bug(),
+            raft::Mutant::VotesInDoubt.bug(),
+        ],
+    ),
+    ("changes", &[raft::Mutant::StandsOnOldConfig.bug()]),
+    ("several-become-one", &[coord::Mutant::RemovedGoesAtOnce.bug()]),
+    ("one-becomes-several", &[raft::Mutant::LeadsBeforeItsVote.bug()]),
+    (
+        "auth",
+        &[
+            coord::Mutant::AuthRevisionUnchecked.bug(),
+            coord::Mutant::PermissionByStartKey.bug(),
+            coord::Mutant::DeletedRoleStays.bug(),
+            coord::Mutant::RevokedRangeStays.bug(),
+            node::Mutant::TokenOutlivesUser.bug(),
+            coord::Mutant::EpochNotRaised.bug(),
+            coord::Mutant::DataPermissionsNotWritten.bug(),
+        ],
+    ),
+];
+
 /// The worlds in which a planted bug is looked for: the usual ones, or where it can be met at all within reason.
-pub fn hunting_ground(mutant: Mutant) -> &'static Scenario {
-    match mutant {
-        Mutant::RevokeProposedOnce => by_name("c20-elections-within-a-lease").expect("it is listed above"),
-        Mutant::VoteForgotten => &VOTES,
-        Mutant::StartsCountedFromOne
-        | Mutant::EmptiedVotes
-        | Mutant::DoubtNotKept
-        | Mutant::DoubtEndsEarly => &DISKS,
-        Mutant::ShortSegmentAccepted | Mutant::MissingSegmentAccepted | Mutant::VotesInDoubt => &LOGS,
-        Mutant::StandsOnOldConfig | Mutant::RemovedGoesAtOnce => &CHANGES,
-        Mutant::LeadsBeforeItsVote => by_name("one-becomes-several").expect("it is listed above"),
-        Mutant::AuthRevisionUnchecked
-        | Mutant::PermissionByStartKey
-        | Mutant::DeletedRoleStays
-        | Mutant::RevokedRangeStays
-        | Mutant::TokenOutlivesUser
-        | Mutant::EpochNotRaised
-        | Mutant::DataPermissionsNotWritten => &AUTH,
-        _ => &STORM,
-    }
+pub fn hunting_ground(bug: PlantedBug) -> &'static Scenario {
+    HUNTING_GROUNDS
+        .iter()
+        .find(|(_, bugs)| bugs.contains(&bug))
+        .map_or(&STORM, |(name, _)| by_name(name).expect("it is a world"))
 }

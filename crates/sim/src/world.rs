@@ -31,7 +31,7 @@ use coord::Members;
 use coord::reply::Reply;
 use coord::watch::StreamId;
 use disk::SimDisk;
-use node::apply::HoldId;
+use engine::LogFile;
 use node::lock_waits::WaitOutcome;
 use node::member::config_of;
 use node::{ClientWork, Consensus, ConsensusInput, ConsensusOutput, Frame, WaitId, apply};
@@ -86,8 +86,8 @@ pub enum Event {
     Job { host: usize, pid: u32, job: Job },
     News { host: usize, pid: u32, id: WaitId, news: WaitOutcome },
     Told { host: usize, pid: u32, token: ReplyToken, result: Box<Result<Reply, Code>> },
-    Hold { host: usize, pid: u32, hold: HoldId },
-    Piece { host: usize, pid: u32, hold: HoldId },
+    Hold { host: usize, pid: u32, hold: apply::HoldId },
+    Piece { host: usize, pid: u32, hold: apply::HoldId },
     GiveUp { operation: usize, attempt: u32 },
     Retry { operation: usize },
     Session { client: usize },
@@ -396,8 +396,8 @@ impl World {
         for batch in reads {
             self.hand_to_apply(host, apply::ApplyInput::Read(batch));
         }
-        for (from, word) in peer_messages {
-            self.hand_to_apply(host, apply::ApplyInput::PeerMessage { from, message: word });
+        for (from, message) in peer_messages {
+            self.hand_to_apply(host, apply::ApplyInput::PeerMessage { from, message });
         }
         for (token, code) in refused {
             self.answer(host, token, Err(code));
@@ -575,9 +575,9 @@ impl World {
         for (id, news) in out.locks {
             self.events.after(1, Event::News { host, pid, id, news });
         }
-        let answers = out.answers.into_iter().map(|(asker, answer)| ConsensusInput::Answered(asker, answer));
+        let answers = out.answers.into_iter().map(|answer| ConsensusInput::Answered(vec![answer]));
         let peer_messages =
-            out.peer_messages.into_iter().map(|(to, word)| ConsensusInput::SendPeerMessage(to, word));
+            out.peer_messages.into_iter().map(|(to, message)| ConsensusInput::SendPeerMessage(to, message));
         for input in
             answers.chain(peer_messages).chain(out.proposals.into_iter().map(ConsensusInput::LeaderProposals))
         {
@@ -601,7 +601,7 @@ impl World {
     }
 
     /// Apply tells consensus something. There is one queue between the two, so what is said first is heard first: the
-    /// lessor counts on it when it takes back what it has proposed.
+    /// lease clock counts on it when it takes back what it has proposed.
     fn report(&mut self, host: usize, input: ConsensusInput) {
         let now = self.events.now();
         let delay = self.rng.between(10, 1_000);

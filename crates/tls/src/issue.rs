@@ -5,6 +5,7 @@ use crate::der::{
     BOOLEAN, GENERALIZED_TIME, OBJECT, OCTET_STRING, SET, UTC_TIME, UTF8_STRING, bit_string, element,
     integer, sequence, tagged,
 };
+use base::date::UtcTime;
 use std::net::IpAddr;
 
 const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
@@ -59,7 +60,7 @@ pub(crate) struct CertificateFields<'a> {
     pub hosts: &'a [String],
     pub public_key: &'a [u8],
     pub key_algorithm: Algorithm,
-    /// Of the issuer's signature.
+    /// The algorithm of the issuer's signature.
     pub signed_by: Algorithm,
 }
 
@@ -121,25 +122,12 @@ impl Validity {
 
 /// Through 2049 in the short form, as RFC 5280 wants it.
 fn time(seconds: u64) -> Vec<u8> {
-    let (year, month, day) = date(seconds / 86_400);
-    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    let UtcTime { year, month, day, hour, minute, second } = UtcTime::of(seconds);
     let rest = format!("{month:02}{day:02}{hour:02}{minute:02}{second:02}Z");
     match year {
         ..2050 => element(UTC_TIME, format!("{:02}{rest}", year % 100).as_bytes()),
         _ => element(GENERALIZED_TIME, format!("{year:04}{rest}").as_bytes()),
     }
-}
-
-/// Year, month and day of a day since 1970, by years that begin in March.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
 fn name(common_name: &str) -> Vec<u8> {
@@ -183,14 +171,6 @@ fn key_algorithm(algorithm: Algorithm) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::{common_name, expiry};
-
-    #[test]
-    fn days_become_dates() {
-        assert_eq!(date(0), (1970, 1, 1));
-        assert_eq!(date(11_016), (2000, 2, 29));
-        assert_eq!(date(11_017), (2000, 3, 1));
-        assert_eq!(date(20_772), (2026, 11, 15));
-    }
 
     #[test]
     fn a_certificate_reads_back() {

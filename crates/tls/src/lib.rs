@@ -7,6 +7,7 @@ mod certificate;
 mod client;
 mod der;
 mod error;
+mod extended_verifier;
 mod files;
 mod issue;
 mod own_authority;

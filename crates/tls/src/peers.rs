@@ -3,13 +3,13 @@
 //! trusted if an authority of the peers has signed it for both ends of a connection: client certificates, usually
 //! valid for one end only, are refused here. The authority of a region's secret is trusted for that region alone.
 
+use crate::extended_verifier::{ClientCertRule, ExtendedVerifier};
 use crate::files::{self, ServerFiles};
 use crate::pinned::TrustAnyServer;
 use crate::reload::{CHECK_EVERY, Reloading};
 use crate::secret::{Authority, Fingerprint, Secret};
 use crate::self_signed::SelfSigned;
 use crate::{Error, certificate, provider};
-use rustls::client::danger::HandshakeSignatureValid;
 use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};
 use rustls::client::{VerifierBuilderError, verify_server_name};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime};
@@ -18,8 +18,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, NoServerSessionStorage, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::version::TLS13;
-use rustls::{ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore};
-use rustls::{ServerConfig, SignatureScheme};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, SignatureScheme};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -106,7 +105,7 @@ struct PeerConfigs {
     accept: Arc<ServerConfig>,
     /// To members; none if they use no TLS.
     dial: Option<Arc<ClientConfig>>,
-    /// Of members; none where they prove nothing.
+    /// The roots of members; none where they prove nothing.
     roots: Option<Arc<RootCertStore>>,
     expiry: Option<u64>,
 }
@@ -370,8 +369,11 @@ fn accept(
         if !believed.crls.is_empty() {
             inner = inner.with_crls(believed.crls).allow_unknown_revocation_status();
         }
-        let verifier =
-            BothEndsVerifier { inner: inner.build()?, roots, cert_required: believed.cert_required };
+        let verifier = ExtendedVerifier {
+            inner: inner.build()?,
+            rule: BothEndsRule { roots },
+            cert_required: believed.cert_required,
+        };
         builder.with_client_cert_verifier(Arc::new(verifier))
     };
     let resolver = CertByName { usual: shown, regions: extra.certified.clone() };
@@ -432,23 +434,14 @@ impl rustls::client::ResolvesClientCert for SingleCert {
 
 /// Accepts a client certificate only if it is valid as a server certificate as well.
 #[derive(Debug)]
-struct BothEndsVerifier {
-    inner: Arc<dyn ClientCertVerifier>,
+struct BothEndsRule {
     roots: Arc<RootCertStore>,
-    cert_required: bool,
 }
 
-impl ClientCertVerifier for BothEndsVerifier {
-    fn client_auth_mandatory(&self) -> bool {
-        self.cert_required
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.inner.root_hint_subjects()
-    }
-
-    fn verify_client_cert(
+impl ClientCertRule for BothEndsRule {
+    fn verify(
         &self,
+        inner: &dyn ClientCertVerifier,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
@@ -456,29 +449,7 @@ impl ClientCertVerifier for BothEndsVerifier {
         let certificate = ParsedCertificate::try_from(end_entity)?;
         let algorithms = provider().signature_verification_algorithms.all;
         verify_server_cert_signed_by_trust_anchor(&certificate, &self.roots, intermediates, now, algorithms)?;
-        self.inner.verify_client_cert(end_entity, intermediates, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
+        inner.verify_client_cert(end_entity, intermediates, now)
     }
 }
 

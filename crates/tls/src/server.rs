@@ -2,8 +2,9 @@
 //! without a certificate of theirs is not let in; nothing of a session outlives its connection, so that every
 //! handshake verifies again.
 
+use crate::extended_verifier::ExtendedVerifier;
 use crate::files::{self, ServerFiles};
-use crate::own_authority::OwnAuthorityVerifier;
+use crate::own_authority::OwnAuthorityRule;
 use crate::reload::{CHECK_EVERY, Reloading};
 use crate::{Error, certificate, provider};
 use rustls::client::verify_server_name;
@@ -87,7 +88,9 @@ fn make(files: &ServerFiles, min: MinVersion) -> Result<BuiltServer, Error> {
             }
             let inner = verifier.build().map_err(|reason| files::unusable(ca, reason))?;
             let (authorities, has_crl) = (files::chain(ca)?, files.crl.is_some());
-            builder.with_client_cert_verifier(Arc::new(OwnAuthorityVerifier { inner, authorities, has_crl }))
+            let cert_required = inner.client_auth_mandatory();
+            let rule = OwnAuthorityRule { authorities, has_crl };
+            builder.with_client_cert_verifier(Arc::new(ExtendedVerifier { inner, rule, cert_required }))
         }
     };
     let mut config = builder

@@ -31,13 +31,31 @@ impl System {
     }
 }
 
+/// What a cluster of it is like.
+#[derive(Clone, Copy)]
+pub struct Setup {
+    pub nodes: usize,
+    /// Althing serves the data API only where it is asked to.
+    pub serves_data: bool,
+    /// The certificate and key of the client port: files `server.pem` and `server.key` below the workspace's.
+    pub tls: bool,
+}
+
+impl Setup {
+    pub fn of(nodes: usize) -> Setup {
+        Setup { nodes, serves_data: false, tls: false }
+    }
+}
+
+/// Where the certificates of the tests lie.
+pub const PEM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/tls/tests/pem");
+
 pub struct Cluster {
     system: System,
     program: PathBuf,
     members: Vec<ClusterProcess>,
     directory: PathBuf,
-    /// Althing serves the data API only where it is asked to.
-    serves_data: bool,
+    setup: Setup,
 }
 
 struct ClusterProcess {
@@ -45,6 +63,8 @@ struct ClusterProcess {
     peer: u16,
     /// Of the data API.
     http: u16,
+    /// Tells whether it is healthy, and is never inside TLS.
+    metrics: u16,
     process: Option<Child>,
 }
 
@@ -55,7 +75,7 @@ impl Cluster {
         nodes: usize,
         parent: &Path,
     ) -> Result<Cluster, String> {
-        Cluster::start_as(options, system, nodes, parent, false)
+        Cluster::start_as(options, system, Setup::of(nodes), parent)
     }
 
     pub fn start_with_data(
@@ -64,15 +84,14 @@ impl Cluster {
         nodes: usize,
         parent: &Path,
     ) -> Result<Cluster, String> {
-        Cluster::start_as(options, system, nodes, parent, true)
+        Cluster::start_as(options, system, Setup { serves_data: true, ..Setup::of(nodes) }, parent)
     }
 
-    fn start_as(
+    pub fn start_as(
         options: &BenchOptions,
         system: System,
-        nodes: usize,
+        setup: Setup,
         parent: &Path,
-        serves_data: bool,
     ) -> Result<Cluster, String> {
         let program = match system {
             System::Etcd => options.etcd.clone(),
@@ -81,11 +100,14 @@ impl Cluster {
         };
         let directory = parent.join(format!("bench-vs-{}", std::process::id()));
         fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-        let mut ports = free_ports(nodes * 3)?.into_iter();
+        let mut ports = free_ports(setup.nodes * 4)?.into_iter();
         let mut port = || ports.next().expect("as many as were asked for");
-        let member = |_| ClusterProcess { client: port(), peer: port(), http: port(), process: None };
-        let members = (0..nodes).map(member).collect();
-        let mut cluster = Cluster { system, program, members, directory, serves_data };
+        let member = |_| {
+            let (client, peer, http, metrics) = (port(), port(), port(), port());
+            ClusterProcess { client, peer, http, metrics, process: None }
+        };
+        let members = (0..setup.nodes).map(member).collect();
+        let mut cluster = Cluster { system, program, members, directory, setup };
         cluster.spawn()?;
         cluster.wait_until_ready()?;
         Ok(cluster)
@@ -115,22 +137,33 @@ impl Cluster {
 
     /// Both are started as etcd is: Althing takes its flags.
     fn add_etcd_flags(&self, nth: usize, data: &Path, command: &mut Command) {
-        let ClusterProcess { client, peer, http, .. } = self.members[nth];
+        let ClusterProcess { client, peer, http, metrics, .. } = self.members[nth];
         let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let client = format!("{}127.0.0.1:{client}", self.scheme());
         let peers = self.members.iter().enumerate();
         let all: Vec<String> = peers.map(|(nth, member)| format!("n{nth}={}", url(member.peer))).collect();
         if self.system == System::Althing {
             command.arg("etcd");
         }
-        if self.serves_data {
+        if self.setup.serves_data {
             command.env("ALTHING_HTTP_ADDR", format!("127.0.0.1:{http}"));
         }
         command
             .args(["--name", &format!("n{nth}"), "--data-dir"])
             .arg(data)
-            .args(["--listen-client-urls", &url(client), "--advertise-client-urls", &url(client)])
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+            .args(["--listen-metrics-urls", &url(metrics)])
             .args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)])
             .args(["--initial-cluster", &all.join(","), "--quota-backend-bytes", "8589934592"]);
+        if self.setup.tls {
+            let file = |name: &str| format!("{PEM}/{name}");
+            command.args(["--cert-file", &file("server.pem"), "--key-file", &file("server.key")]);
+        }
+    }
+
+    /// Before the addresses of clients.
+    fn scheme(&self) -> &'static str {
+        if self.setup.tls { "https://" } else { "http://" }
     }
 
     /// Every write is durable before it is answered, as with the others.
@@ -148,7 +181,7 @@ impl Cluster {
         let is_ready = |member: &ClusterProcess| match self.system {
             System::Redis => TcpStream::connect(("127.0.0.1", member.http)).is_ok(),
             System::Etcd | System::Althing => {
-                is_healthy(member.client) && (!self.keeps_data() || takes_data(member.http))
+                is_healthy(member.metrics) && (!self.keeps_data() || takes_data(member.http))
             }
         };
         while !self.members.iter().all(is_ready) {
@@ -160,8 +193,12 @@ impl Cluster {
         Ok(())
     }
 
+    pub fn serves_data(&self) -> bool {
+        self.setup.serves_data
+    }
+
     fn keeps_data(&self) -> bool {
-        self.serves_data && self.system == System::Althing
+        self.setup.serves_data && self.system == System::Althing
     }
 
     /// Ends every member in good order.
@@ -172,8 +209,11 @@ impl Cluster {
     }
 
     pub fn endpoints(&self) -> String {
-        let all: Vec<String> =
-            self.members.iter().map(|member| format!("127.0.0.1:{}", member.client)).collect();
+        let all: Vec<String> = self
+            .members
+            .iter()
+            .map(|member| format!("{}127.0.0.1:{}", self.scheme(), member.client))
+            .collect();
         all.join(",")
     }
 
@@ -204,6 +244,20 @@ impl Cluster {
             found.split_whitespace().next()?.parse::<f64>().ok()
         };
         self.processes().filter_map(of).sum::<f64>() * 1024.0 / 1e6
+    }
+
+    /// Bytes that came from clients of the calls, and that went to them.
+    pub fn client_bytes(&self) -> [f64; 2] {
+        let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let of = |name: &str| {
+            let of_member = |member: &ClusterProcess| {
+                let told = ask(member.metrics, request).unwrap_or_default();
+                told.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok())
+            };
+            self.members.iter().filter_map(of_member).sum()
+        };
+        ["etcd_network_client_grpc_received_bytes_total ", "etcd_network_client_grpc_sent_bytes_total "]
+            .map(of)
     }
 
     /// Forgets the highest memory seen so far.

@@ -46,7 +46,8 @@ impl Measurements {
     }
 }
 
-fn number(json: &str, name: &str) -> Option<f64> {
+/// One number of an object.
+pub fn number(json: &str, name: &str) -> Option<f64> {
     let rest = json.split_once(&format!("\"{name}\":"))?.1;
     let end = rest.find([',', '}'])?;
     rest[..end].trim().parse().ok()

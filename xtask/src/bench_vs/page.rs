@@ -4,6 +4,7 @@ use super::BenchOptions;
 use super::figures::Measurements;
 use super::large::LargeRow;
 use super::plot::{self, rounded};
+use super::secured::{CipherRow, Secured, SecuredRow};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -28,7 +29,8 @@ pub fn write(
     let mut page = head(options);
     page += "## Loads\n\nCPU is that of all server processes together, for each operation or event. Locks \
              are taken from etcd as its own client does it, by a transaction and a watch, and from Althing by its lock \
-             service. The data API is compared with Redis and etcd in benchmarks-data.md.\n\n";
+             service. The data API is compared with Redis and etcd in benchmarks-data.md; what auth and TLS cost is in \
+             benchmarks-secured.md.\n\n";
     page += "| load | system | ops/s | p50 | p99 | max | CPU | memory | errors |\n|---|---|---|---|---|---|---|---|---|\n";
     for (title, [etcd, althing]) in &medians {
         line(&mut page, title, "etcd", etcd);
@@ -94,6 +96,39 @@ pub fn write_data(
     fs::write(path, page).map_err(|error| format!("cannot write docs/benchmarks-data.md: {error}"))
 }
 
+/// The page of what auth and TLS cost, beside the others.
+pub fn write_secured(root: &Path, options: &BenchOptions, secured: &Secured) -> Result<(), String> {
+    let mut page = head(options);
+    page += "## With auth and TLS\n\nOne node, tmpfs, values of 256 bytes. CPU is that of the server process for each operation: the \
+             median of the rounds, with the least and the most. Every round runs all rows in turn. With auth on, the calls are those of a user that is not \
+             root, whose role permits all keys; etcd has the same user, role, certificate and load generator. Requests of the data API carry \
+             `Authorization`, `traceparent` and the session token of the last answer, or none of them.\n\n";
+    page +=
+        "| load | system | CPU | least to most | beside the first | errors |\n|---|---|---|---|---|---|\n";
+    for SecuredRow { load, side, median, least, most, ratio, errors } in &secured.rows {
+        let _ = writeln!(
+            page,
+            "| {load} | {side} | {} µs | {} to {} | {ratio:.2}x | {errors} |",
+            rounded(*median),
+            rounded(*least),
+            rounded(*most),
+        );
+    }
+    page += "\n## TLS and its cipher\n\nWhat TLS adds to the median of a call, and the processor time in which the same library opens and seals \
+             the same bytes in memory: in records as long as they can be, which is the least that the cipher needs, and with a record for each \
+             call and each answer. A call is its bytes on the connection in clear, and those of its answer.\n\n";
+    page += "| load | bytes | TLS adds | cipher alone | beyond the cipher | a record each |\n|---|---|---|---|---|---|\n";
+    for CipherRow { load, bytes: [received, sent], tls, cipher, records } in &secured.ciphers {
+        let _ = writeln!(
+            page,
+            "| {load} | {received:.0} and {sent:.0} | {tls:.2} µs | {cipher:.2} µs | {:.2} µs | {records:.2} µs |",
+            tls - cipher
+        );
+    }
+    let path = root.join("docs/benchmarks-secured.md");
+    fs::write(path, page).map_err(|error| format!("cannot write docs/benchmarks-secured.md: {error}"))
+}
+
 fn line(page: &mut String, title: &str, system: &str, f: &Measurements) {
     let ms = |ms: f64| format!("{} ms", rounded(ms));
     let _ = writeln!(
@@ -127,16 +162,17 @@ fn head(options: &BenchOptions) -> String {
          generator too: `althing bench` for both.\n\n\
          | | |\n|---|---|\n| machine | {cores} cores, {processor} |\n| etcd | {etcd} |\n| Althing | {althing} |\n\
          | a flush of 4 KiB | tmpfs {tmpfs:.2} ms, disk {disk:.2} ms |\n\n\
-         ```sh\ncargo build --release\ncargo xtask bench-vs --etcd PATH-OF-ETCD{more}\n```\n\n",
+         ```sh\ncargo build --profile dist -p althing\ncargo xtask bench-vs --etcd PATH-OF-ETCD{more}\n```\n\n",
         rounds = options.rounds,
         etcd = version(&options.etcd, "--version"),
         althing = version(&options.althing, "--version"),
         tmpfs = flush_ms(&options.tmpfs),
         disk = flush_ms(&options.disk),
-        more = match (options.redis.is_some(), options.large) {
-            (true, _) => " --redis PATH-OF-REDIS-SERVER",
-            (false, true) => " --large",
-            (false, false) => "",
+        more = match (options.redis.is_some(), options.secured, options.large) {
+            (true, ..) => " --redis PATH-OF-REDIS-SERVER",
+            (_, true, _) => " --secured",
+            (.., true) => " --large",
+            _ => "",
         },
     )
 }

@@ -5,10 +5,9 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixListener as StdUnixListener;
-use std::pin::Pin;
 use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_util::either::Either;
 
 /// A socket that listens, before it is served.
 #[derive(Debug)]
@@ -67,76 +66,21 @@ impl AsyncListener {
             AsyncListener::Tcp(listener) => listener.poll_accept(cx).map_ok(|(stream, address)| {
                 // A connection that cannot be told so is served all the same.
                 let _ = stream.set_nodelay(true);
-                (Socket::Tcp(stream), address.ip())
+                (Socket::Left(stream), address.ip())
             }),
             AsyncListener::Unix(listener) => listener
                 .poll_accept(cx)
-                .map_ok(|(stream, _)| (Socket::Unix(stream), IpAddr::V4(Ipv4Addr::LOCALHOST))),
+                .map_ok(|(stream, _)| (Socket::Right(stream), IpAddr::V4(Ipv4Addr::LOCALHOST))),
         }
     }
 }
 
-#[derive(Debug)]
-pub enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
+/// TCP on the left, a Unix socket on the right.
+pub type Socket = Either<TcpStream, UnixStream>;
 
-impl Socket {
-    pub fn tcp(&self) -> Option<&TcpStream> {
-        match self {
-            Socket::Tcp(stream) => Some(stream),
-            Socket::Unix(_) => None,
-        }
-    }
-}
-
-impl AsyncRead for Socket {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Socket::Tcp(stream) => Pin::new(stream).poll_read(cx, into),
-            Socket::Unix(stream) => Pin::new(stream).poll_read(cx, into),
-        }
-    }
-}
-
-impl AsyncWrite for Socket {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Socket::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Socket::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Socket::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
-            Socket::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Socket::Tcp(stream) => stream.is_write_vectored(),
-            Socket::Unix(stream) => stream.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Socket::Tcp(stream) => Pin::new(stream).poll_flush(cx),
-            Socket::Unix(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Socket::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Socket::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
+pub fn tcp_of(socket: &Socket) -> Option<&TcpStream> {
+    match socket {
+        Either::Left(stream) => Some(stream),
+        Either::Right(_) => None,
     }
 }

@@ -5,7 +5,8 @@ use axum::http::Request;
 
 fn guard(hosts: &[&str], origins: &[&str], beyond_loopback: bool) -> BrowserGuard {
     let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    let settings = BrowserSettings { hosts: owned(hosts), origins: owned(origins) };
+    let settings =
+        BrowserSettings { hosts: owned(hosts), origins: owned(origins), ..BrowserSettings::default() };
     BrowserGuard::new(settings, beyond_loopback, None)
 }
 
@@ -19,7 +20,7 @@ fn head(method: &str, headers: &[(&str, &str)]) -> Parts {
 
 /// The status of a refusal or a preflight, or 0 for what is served.
 fn status(guard: &BrowserGuard, method: &str, headers: &[(&str, &str)]) -> u16 {
-    match guard.judge(&head(method, headers)) {
+    match guard.check(&head(method, headers)) {
         Verdict::Pass(_) => 0,
         Verdict::Answered(response) => response.status().as_u16(),
     }
@@ -148,14 +149,27 @@ fn a_preflight_is_answered_for_origins_that_are_configured() {
     assert_eq!(status(&guard(&[], &[], false), "OPTIONS", &ask), 403);
     for (origins, shown) in [(["https://APP.example"], "https://app.example"), (["*"], "*")] {
         let guard = guard(&[], &origins, false);
-        let Verdict::Answered(response) = guard.judge(&head("OPTIONS", &ask)) else {
+        let Verdict::Answered(response) = guard.check(&head("OPTIONS", &ask)) else {
             panic!("it is answered")
         };
         assert_eq!(response.status(), 204);
         assert_eq!(response.headers()[ACCESS_CONTROL_ALLOW_ORIGIN], shown);
         assert_eq!(response.headers()[ACCESS_CONTROL_ALLOW_HEADERS], "authorization, x-fence");
-        let Verdict::Pass(Some(origin)) = guard.judge(&head("GET", &ask)) else { panic!("it is served") };
+        let Verdict::Pass(Some(origin)) = guard.check(&head("GET", &ask)) else { panic!("it is served") };
         assert_eq!(origin, shown);
+    }
+}
+
+#[test]
+fn where_programs_ask_by_any_name_pages_do_not() {
+    let settings = BrowserSettings { programs_by_any_name: true, ..BrowserSettings::default() };
+    let guard = BrowserGuard::new(settings, false, None);
+    let rebound = ("host", "evil.example:2379");
+    for method in ["GET", "POST", "PUT", "DELETE"] {
+        assert_eq!(status(&guard, method, &[rebound]), 0, "{method} of curl");
+        for of_a_page in [("origin", "http://evil.example:2379"), (FETCH_SITE, "same-origin")] {
+            assert_eq!(status(&guard, method, &[rebound, of_a_page]), 421, "{method} {of_a_page:?}");
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::conn::timers::{ConnTimers, TimerEvent};
 use crate::conn::{ConnContext, LIMITS, stop_requested, urgent};
 use crate::connections::SlotGuard;
 use crate::gateway::old_prefix;
+use crate::grpc::kv_service::LargeFound;
 use crate::grpc::{calls, refusal};
 use crate::metrics::{MethodMetrics, VERSION, VersionCache};
 use crate::request_budget::HeldBytes;
@@ -46,7 +47,7 @@ const READ_BYTES: usize = 16 * 1024;
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 /// A buffer that has grown larger is given back when it is empty.
 const OUTPUT_BYTES_KEPT: usize = 16 * 1024;
-/// What incomplete requests of one connection may hold; beyond it they are refused.
+/// The bytes that incomplete requests of one connection may hold; beyond them they are refused.
 const HELD_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// For the last bytes before the connection is closed.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -69,7 +70,7 @@ pub struct Connection {
     slot_guard: Arc<SlotGuard>,
     /// Whether the slot is marked as having requests under way.
     busy: bool,
-    /// What incomplete requests hold of the process's budget.
+    /// The part of the process's budget that incomplete requests hold.
     held: HeldBytes,
     /// Resolves when it is time to close.
     close_request: Option<Pin<Box<dyn Future<Output = CloseReason> + Send>>>,
@@ -321,7 +322,7 @@ impl Connection {
             }
             _ => self.answer_status(stream, status),
         }
-        // It need not send the rest.
+        // The client need not send the rest.
         self.machine.reset(stream, ErrorCode::NoError);
     }
 
@@ -380,7 +381,7 @@ impl Connection {
                 self.calls.insert(stream, StreamCall::Gathering(Box::new(gathering)));
             }
             None => {
-                if let Some(bridged) = self.bridge(stream, head, None) {
+                if let Some(bridged) = self.bridge(stream, head, None, None) {
                     if last { bridged.end_body() } else { self.timers.sweep_soon() }
                 }
             }
@@ -392,10 +393,11 @@ impl Connection {
         stream: StreamId,
         mut head: Head,
         counted: Option<calls::CountedCall>,
+        found: Option<LargeFound>,
     ) -> Option<&mut RoutedCall> {
         self.callers.show(&mut head);
         if !self.note_busy() {
-            // It was not executed, and the client may retry elsewhere.
+            // The call was not executed, and the client may retry elsewhere.
             self.machine.reset(stream, ErrorCode::RefusedStream);
             self.calls.remove(&stream);
             return None;
@@ -408,7 +410,7 @@ impl Connection {
             client.set_agent(agent);
         }
         let identity = self.identity.clone();
-        let from = CallOrigin { stream, address: self.address, identity, counted, client };
+        let from = CallOrigin { stream, address: self.address, identity, counted, found, client };
         let bridged = RoutedCall::begin(
             (&self.shared.router, &self.shared.browsers),
             from,
@@ -462,7 +464,8 @@ impl Connection {
         };
         let head = std::mem::take(&mut gathering.head);
         let method = gathering.method.take().expect("it is counted once");
-        let asked = if last { fast.ask(gathering.call, &head, whole.clone()) } else { ParsedCall::Unusual };
+        let asked =
+            if last { fast.parse_call(gathering.call, &head, whole.clone()) } else { ParsedCall::Unusual };
         // A complete request is not charged any more.
         if !matches!(asked, ParsedCall::Unusual) {
             self.machine.consume(stream, whole.len());
@@ -472,14 +475,14 @@ impl Connection {
         }
         let count = || calls::CountedCall::begin(method, gathering.begun);
         match asked {
-            ParsedCall::Core(ask) => self.submit((stream, gathering.call), ask, count(), head, whole),
+            ParsedCall::Core(request) => self.submit((stream, gathering.call), request, count(), head, whole),
             ParsedCall::Refused(code) => {
                 let mut count = count();
                 count.record(self.record_unread(gathering.call, &head));
                 self.refuse(stream, count, &refusal::render(code));
             }
             ParsedCall::Unusual => {
-                if self.bridge(stream, head, None).is_some() {
+                if self.bridge(stream, head, None, None).is_some() {
                     self.take_data(stream, whole, last);
                 }
             }
@@ -489,7 +492,7 @@ impl Connection {
     fn submit(
         &mut self,
         (stream, call): (StreamId, fast::FastCall),
-        ask: Request,
+        request: Request,
         mut count: calls::CountedCall,
         head: Head,
         body: Bytes,
@@ -502,18 +505,18 @@ impl Connection {
         let certificate_token = fast.handle.audit().and_then(|_| self.callers.certificate_token());
         // The services serve a caller that must wait or is refused.
         let Some(handle) = self.callers.handle(&fast.handle, &head) else {
-            return self.route_whole(stream, head, body, count);
+            return self.route_whole(stream, (head, body), count, None);
         };
         count.record(audit::of_fast_call(
             handle,
             GrpcFastPath::path(call),
             &head,
             (self.address, certificate_token),
-            Some(&ask),
+            Some(&request),
         ));
-        let may_be_large = matches!(ask, Request::Range(_));
+        let may_be_large = matches!(request, Request::Range(_));
         let may_be_stale = handle.is_of_user();
-        if let Err(code) = handle.kv().submit_to(ask, &self.answers, u64::from(stream.0)) {
+        if let Err(code) = handle.kv().submit_to(request, &self.answers, u64::from(stream.0)) {
             return self.refuse(stream, count, &refusal::render(code));
         }
         fast.calls.inc();
@@ -541,13 +544,15 @@ impl Connection {
             let term = fast.handle.status().term.0;
             for InboxReply { ticket, outcome } in answers.drain(..) {
                 let stream = StreamId(u32::try_from(ticket).expect("tickets are the numbers of streams"));
-                // One that was cancelled meanwhile is dropped.
+                // The reply to a call that was cancelled meanwhile is dropped.
                 let Some(mut waiting) = self.end_waiting(stream) else { continue };
                 match outcome.map(Reply::narrowed) {
-                    Ok(Reply { body: OpOutcome::Large(_), .. }) => self.route_again(stream, waiting),
-                    // It was not executed: the auth revision has changed since the caller was admitted.
+                    Ok(Reply { revision, body: OpOutcome::Large(range) }) => {
+                        self.route_again(stream, waiting, Some(LargeFound { revision, range: *range }))
+                    }
+                    // The call was not executed: the auth revision has changed since the caller was admitted.
                     Err(Code::AuthOldRevision) if waiting.again.is_some() => {
-                        self.route_again(stream, waiting)
+                        self.route_again(stream, waiting, None)
                     }
                     Ok(Reply { revision, body: OpOutcome::Whole(reply) }) => {
                         waiting.count.end(tonic::Code::Ok);
@@ -573,22 +578,29 @@ impl Connection {
     }
 
     /// The services read a large answer in pieces, and admit a caller again.
-    fn route_again(&mut self, stream: StreamId, waiting: SubmittedCall) {
-        let (head, body) = *waiting.again.expect("a request that may be repeated is kept");
-        self.route_whole(stream, head, body, waiting.count);
+    fn route_again(&mut self, stream: StreamId, waiting: SubmittedCall, found: Option<LargeFound>) {
+        let request = *waiting.again.expect("a request that may be repeated is kept");
+        self.route_whole(stream, request, waiting.count, found);
     }
 
     /// Hands a complete call to the router.
-    fn route_whole(&mut self, stream: StreamId, head: Head, body: Bytes, count: calls::CountedCall) {
+    fn route_whole(
+        &mut self,
+        stream: StreamId,
+        (head, body): (Head, Bytes),
+        count: calls::CountedCall,
+        found: Option<LargeFound>,
+    ) {
         let now = self.timers.last_received();
-        if let Some(bridged) = self.bridge(stream, head, Some(count)) {
+        if let Some(bridged) = self.bridge(stream, head, Some(count), found) {
             bridged.push(body, now);
             bridged.end_body();
         }
     }
 
     fn refuse(&mut self, stream: StreamId, mut count: calls::CountedCall, status: &Status) {
-        count.end(status.code());
+        let handle = self.shared.fast.as_ref().map(|fast| &fast.handle);
+        count.end_for(handle, self.slot_guard.client(), status.code());
         self.answer_status(stream, status);
     }
 

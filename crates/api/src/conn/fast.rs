@@ -9,7 +9,7 @@ use crate::metrics::{ApiMetrics, ClientVersions, MethodMetrics};
 use base::{Code, Revision};
 use bytes::{Buf, Bytes};
 use coord::call::{Call, InPieces, OpReply};
-use coord::request::{Limits, Request as Ask};
+use coord::request::{Limits, Request as CoreRequest};
 use http2::{Connection, Field, Head, StreamId};
 use prometheus_client::metrics::counter::Counter;
 use prost::Message;
@@ -19,7 +19,7 @@ use proto::v3lockpb::{UnlockRequest, UnlockResponse};
 use server::Handle;
 use std::sync::Arc;
 
-/// What precedes a message: whether it is compressed, and its length.
+/// The prefix of a message: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
 static HEAD: [Field; 1] = [Field::from_static("content-type", "application/grpc")];
 static TRAILERS: [Field; 2] =
@@ -59,7 +59,7 @@ const PATHS: [(&str, FastCall); 5] = [
 /// The parsed message.
 #[derive(Debug)]
 pub enum ParsedCall {
-    Core(Ask),
+    Core(CoreRequest),
     Refused(Code),
     /// A call that the services must serve.
     Unusual,
@@ -95,7 +95,7 @@ impl GrpcFastPath {
     }
 
     /// Parses a whole body.
-    pub fn ask(&self, call: FastCall, head: &Head, mut body: Bytes) -> ParsedCall {
+    pub fn parse_call(&self, call: FastCall, head: &Head, mut body: Bytes) -> ParsedCall {
         let whole = body.first_chunk().is_some_and(|prefix| body.len() == PREFIX_BYTES + message_len(prefix));
         if !whole || !self.can_gather(&body) {
             return ParsedCall::Unusual;
@@ -107,10 +107,10 @@ impl GrpcFastPath {
             return ParsedCall::Unusual;
         }
         let leader_required = head.get(call_context::REQUIRE_LEADER).is_some_and(|value| value == "true");
-        let checked = parsed.and_then(|ask| {
-            ask.validate(&self.limits)?;
+        let checked = parsed.and_then(|request| {
+            request.validate(&self.limits)?;
             call_context::check_leader_if(leader_required, &self.handle)?;
-            Ok(ask)
+            Ok(request)
         });
         checked.map_or_else(ParsedCall::Refused, ParsedCall::Core)
     }
@@ -147,12 +147,16 @@ pub fn call_of(head: &Head) -> Option<FastCall> {
 }
 
 /// `None` for what cannot be decoded. A range whose answer is large is not read: the core says so.
-fn parse(call: FastCall, message: Bytes) -> Option<Result<Ask, Code>> {
+fn parse(call: FastCall, message: Bytes) -> Option<Result<CoreRequest, Code>> {
     let parsed = match call {
-        FastCall::Put => kv::parse_put(decode::<PutRequest>(message)?).map(Ask::Put),
-        FastCall::DeleteRange => kv::parse_delete(decode::<DeleteRangeRequest>(message)?).map(Ask::Delete),
-        FastCall::Txn => kv::parse_txn(decode::<TxnRequest>(message)?).map(Ask::Txn),
-        FastCall::Unlock => Ok(Ask::Delete(etcd_lock::parse_unlock(decode::<UnlockRequest>(message)?))),
+        FastCall::Put => kv::parse_put(decode::<PutRequest>(message)?).map(CoreRequest::Put),
+        FastCall::DeleteRange => {
+            kv::parse_delete(decode::<DeleteRangeRequest>(message)?).map(CoreRequest::Delete)
+        }
+        FastCall::Txn => kv::parse_txn(decode::<TxnRequest>(message)?).map(CoreRequest::Txn),
+        FastCall::Unlock => {
+            Ok(CoreRequest::Delete(etcd_lock::parse_unlock(decode::<UnlockRequest>(message)?)))
+        }
         FastCall::Range => {
             kv::parse_range(decode::<RangeRequest>(message)?).map(|range| InPieces(range).into_request())
         }
@@ -214,7 +218,7 @@ mod tests {
         assert!(parse(FastCall::Put, Bytes::from_static(&[0xff; 8])).is_none());
         let range = |range: RangeRequest| parse(FastCall::Range, range.encode_to_vec().into());
         let key = RangeRequest { key: "k".into(), ..Default::default() };
-        assert!(matches!(range(key), Some(Ok(Ask::Range(range))) if range.in_pieces));
+        assert!(matches!(range(key), Some(Ok(CoreRequest::Range(range))) if range.in_pieces));
         assert!(matches!(range(RangeRequest::default()), Some(Err(Code::EmptyKey))));
     }
 }

@@ -65,7 +65,7 @@ async fn answer(
     let failure = Arc::new(OnceLock::new());
     let (mut head, body) = request.into_parts();
     old_prefix::replace_in(&mut head.uri);
-    let shown_to = match shared.browsers.judge(&head) {
+    let shown_to = match shared.browsers.check(&head) {
         Verdict::Pass(shown_to) => shown_to,
         Verdict::Answered(response) => return Ok(*response),
     };

@@ -36,7 +36,7 @@ struct MessagePrefix {
 }
 
 impl BodyProgress {
-    /// Of a body of gRPC or another, of a call that takes many messages or one.
+    /// The progress of a body, by whether it is gRPC's and whether its call takes many messages.
     pub fn new(is_grpc: bool, many: bool, now: Instant) -> BodyProgress {
         let shape = match (is_grpc, many) {
             (true, many) => BodyShape::Grpc { many, prefix: MessagePrefix::default(), left: 0 },

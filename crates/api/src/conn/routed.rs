@@ -6,6 +6,7 @@ use crate::browsers::{self, BrowserGuard, Verdict};
 use crate::clients::{self, ClientRecord};
 use crate::conn::progress::BodyProgress;
 use crate::grpc::calls;
+use crate::grpc::kv_service::LargeFound;
 use crate::grpc::messages::Messages;
 use crate::rest::ClientIdentity;
 use axum::Router;
@@ -61,12 +62,14 @@ pub enum RoutedPart {
 /// Where a call comes from.
 pub struct CallOrigin {
     pub stream: StreamId,
-    /// Of the client, while it has one.
+    /// The client's address, while it has one.
     pub address: Option<SocketAddr>,
     /// What its certificate says, if that names users.
     pub identity: Option<ClientIdentity>,
     /// Its count, if it was counted before.
     pub counted: Option<calls::CountedCall>,
+    /// The answer of the fast path, if that is large.
+    pub found: Option<LargeFound>,
     pub client: Arc<ClientRecord>,
 }
 
@@ -98,7 +101,7 @@ impl RoutedCall {
         parts: &Arc<ReplyInbox<RoutedPart>>,
         progress: BodyProgress,
     ) -> Option<RoutedCall> {
-        let CallOrigin { stream, address, identity, counted, client } = from;
+        let CallOrigin { stream, address, identity, counted, found, client } = from;
         let (sender, receiver) = mpsc::unbounded_channel();
         let body = RoutedBody { receiver, stream, parts: parts.clone() };
         let mut request = request_of(head, Body::new(body))?;
@@ -109,6 +112,9 @@ impl RoutedCall {
         }
         if let Some(call) = counted {
             request.extensions_mut().insert(calls::CallSlot::new(call));
+        }
+        if let Some(found) = found {
+            request.extensions_mut().insert(found);
         }
         let pieces = Arc::new(Semaphore::new(PIECES_MAX));
         let outlet = ResponseSender { stream, parts: parts.clone(), pieces: pieces.clone(), ended: false };
@@ -168,7 +174,7 @@ impl RoutedCall {
 
 async fn ask(mut router: Router, browsers: &BrowserGuard, request: Request<Body>) -> Response<Body> {
     let (head, body) = request.into_parts();
-    let shown_to = match browsers.judge(&head) {
+    let shown_to = match browsers.check(&head) {
         Verdict::Pass(shown_to) => shown_to,
         Verdict::Answered(response) => return *response,
     };

@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// A client that was silent for so long is pinged.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// And is given up when no answer comes.
+/// The connection is closed when a ping is not answered for so long.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often incomplete requests are checked.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);

@@ -21,7 +21,7 @@ use tonic::{Code, Request, Status};
 
 /// Headers that begin so are meant for the call.
 const METADATA_PREFIX: &str = "grpc-metadata-";
-/// And so do our own, as they are.
+/// Our own headers pass with their names unchanged.
 const OUR_PREFIX: &str = "althing-";
 pub const JSON: &str = "application/json";
 

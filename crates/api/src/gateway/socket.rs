@@ -10,6 +10,7 @@ use crate::browsers::BrowserGuard;
 use crate::clients;
 use crate::connections::SlotGuard;
 use crate::request_budget::{IncompleteRequest, RequestBudget};
+use crate::rest::ClientIdentity;
 use axum::Router;
 use axum::body::{Body, BodyDataStream};
 use axum::http::Request;
@@ -34,7 +35,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 const PING_EVERY: Duration = Duration::from_secs(30);
 /// A client that was silent for so long is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(50);
-/// So is one that takes nothing for so long.
+/// A socket that accepts no bytes for so long is closed, too.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 const READ_BYTES: usize = 16 * 1024;
 /// Parts of messages that the call has not taken yet.
@@ -51,12 +52,13 @@ enum WriterCommand {
 }
 
 /// The limits of a connection.
-#[derive(Clone, Copy)]
 pub struct SocketLimits<'a> {
     pub slot_guard: &'a SlotGuard,
     pub request_budget: &'a Arc<RequestBudget>,
-    /// Of the client, while it has one.
+    /// The client's address, while it has one.
     pub address: Option<SocketAddr>,
+    /// Its certificate, where the names on certificates are those of users.
+    pub identity: Option<ClientIdentity>,
     /// Whose pages may open one.
     pub browsers: &'a BrowserGuard,
 }
@@ -67,14 +69,14 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let mut heard = BytesMut::new();
-    match timeout(HEAD_TIMEOUT, hear(stream, &mut heard)).await {
+    match timeout(HEAD_TIMEOUT, receive_head(stream, &mut heard)).await {
         Ok(Ok(Some(opening))) => {
             if bounds.slot_guard.begin_request() {
                 let client = bounds.slot_guard.client().clone();
                 client.count_request();
                 client.set_streams(1);
                 // A client that goes away in the middle has had enough.
-                let conversation = converse(stream, heard, opening, router.clone(), bounds);
+                let conversation = run_socket(stream, heard, opening, router.clone(), bounds);
                 let _ = clients::serve(client, conversation).await;
             }
             None
@@ -85,12 +87,12 @@ where
 }
 
 /// The handshake of a WebSocket, with what came behind it left in `heard`; nothing if it is none.
-async fn hear<S: AsyncRead + Unpin>(
+async fn receive_head<S: AsyncRead + Unpin>(
     stream: &mut S,
     heard: &mut BytesMut,
 ) -> io::Result<Option<UpgradeRequest>> {
     loop {
-        match handshake::hear(heard) {
+        match handshake::check(heard) {
             HandshakeCheck::NotWebSocket => return Ok(None),
             HandshakeCheck::Upgrade { len, opening } => {
                 let _head = heard.split_to(len);
@@ -104,7 +106,7 @@ async fn hear<S: AsyncRead + Unpin>(
     }
 }
 
-async fn converse<S>(
+async fn run_socket<S>(
     stream: &mut S,
     input: BytesMut,
     opening: UpgradeRequest,
@@ -126,6 +128,9 @@ where
     };
     // As other connections have it.
     request.extensions_mut().insert(bounds.address);
+    if let Some(identity) = bounds.identity {
+        request.extensions_mut().insert(identity);
+    }
     send(&mut to, accepted.as_bytes()).await?;
     let one_message = !STREAMS.contains(&request.uri().path());
     let (commands, to_say) = channel(COMMANDS_MAX);

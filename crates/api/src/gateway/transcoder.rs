@@ -33,7 +33,7 @@ impl Transcoder {
         Transcoder { pool, message_bytes_max }
     }
 
-    /// The most JSON that may be worth reading: base64 makes four bytes of three, and names need room.
+    /// The most JSON that may be worth reading: base64 makes four bytes of three, and names take space.
     pub fn json_bytes_max(&self) -> usize {
         self.message_bytes_max * 2
     }

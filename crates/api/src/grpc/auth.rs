@@ -32,6 +32,19 @@ pub struct AuthService {
     handle: Handle,
 }
 
+/// Admits the caller, runs the command, and returns its reply with a header.
+pub async fn run<C: AuthCall>(
+    handle: &Handle,
+    metadata: &MetadataMap,
+    call: C,
+) -> Result<(Option<ResponseHeader>, C::Reply), Status> {
+    let call = TypedCommand::of(call);
+    note_command(call.command());
+    let admitted = call_context::admit(handle, metadata).await?;
+    let reply = admitted.auth().run(call).await.map_err(refusal::render)?;
+    Ok((Some(call_context::header(handle, reply.revision)), reply.body))
+}
+
 impl AuthService {
     pub fn new(handle: Handle) -> AuthService {
         AuthService { handle }
@@ -42,11 +55,7 @@ impl AuthService {
         metadata: &MetadataMap,
         call: C,
     ) -> Result<(Option<ResponseHeader>, C::Reply), Status> {
-        let call = TypedCommand::of(call);
-        note_command(call.command());
-        let handle = call_context::admit(&self.handle, metadata).await?;
-        let reply = handle.auth().run(call).await.map_err(refusal::render)?;
-        Ok((self.header(reply.revision), reply.body))
+        run(&self.handle, metadata, call).await
     }
 
     /// For calls that are answered by a header alone.

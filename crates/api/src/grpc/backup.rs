@@ -1,14 +1,17 @@
 //! The BackupService: rows of this node for a backup of the data plane, and records of a backup put back as writes. Requests go
 //! in, requests to the mesh come out, and back. Only root may, for a backup shows everything.
 
+mod collections;
+
 use crate::audit;
 use crate::grpc::{call_context, refusal};
 use base::Code;
-use mesh::documents;
+use collections::saved_collection;
 use mesh::namespaces::{self, Namespace, Namespaces, Policy};
 use mesh::{
-    Attributes, Key, Kind, MovePhase, Op, Partition, Record, Reply, Request as MeshRequest, RestoreRun,
-    Topology, Write, joined_copies, restoring_write, saved_key_of_row,
+    Attributes, ElementsPage, ElementsQuery, ElementsRead, Key, Kind, ListRows, MeshCall, MovePhase, NotDone,
+    Op, Partition, Read, Record, RestoreRun, Topology, Write, joined_copies, restoring_write,
+    saved_key_of_row,
 };
 use proto::althing::backup::v1 as wire;
 use proto::althing::backup::v1::backup_service_server::BackupService;
@@ -22,8 +25,6 @@ use tonic::{Request, Response, Status};
 pub const REQUEST_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Records of one request.
 const RECORDS_MAX: usize = 256;
-/// How often a compare-and-set is repeated after a conflict.
-const ATTEMPTS: usize = 8;
 /// How long a node may take to learn of a new namespace.
 const HEARD_MAX: Duration = Duration::from_secs(5);
 const HEARD_POLL: Duration = Duration::from_millis(5);
@@ -48,13 +49,6 @@ impl BackupApi {
         permitted.map_err(refusal::render)
     }
 
-    async fn namespaces(&self) -> Result<(u64, Namespaces), Code> {
-        match self.handle.documents().get(documents::NAMESPACES).await? {
-            None => Ok((0, Namespaces::default())),
-            Some((version, bytes)) => Ok((version, Namespaces::decode(bytes).ok_or(Code::NotSeenHere)?)),
-        }
-    }
-
     /// The number of the namespace, and whether it is new. It is made if there is none, unless nothing is to be changed.
     async fn ensure_namespace(
         &self,
@@ -63,23 +57,22 @@ impl BackupApi {
     ) -> Result<(u32, bool), Code> {
         let wanted = parse_settings(given).ok_or(Code::BadRequest)?;
         let id = namespaces::id_of(&given.name);
-        for _ in 0..ATTEMPTS {
-            let (version, mut all) = self.namespaces().await?;
+        let add = |all: &mut Namespaces| {
             let is_new = all.get(&given.name).is_none();
-            if !is_new || dry_run {
-                return Ok((id, is_new));
+            if is_new && !dry_run {
+                all.set(&given.name, wanted, self.handle.mesh().topology().region)?;
             }
-            all.set(&given.name, wanted, self.handle.mesh().topology().region)?;
-            match self.handle.documents().set(documents::NAMESPACES, version, all.encode()).await {
-                Ok(_) => return self.until_heard(id).await.map(|()| (id, true)),
-                Err(Code::DocumentChanged) => {}
-                Err(code) => return Err(code),
-            }
+            Ok::<bool, Code>(is_new)
+        };
+        let is_new = self.handle.documents().update(add).await?;
+        // A namespace that is not new may have been agreed on a moment ago: by another request, or with coord's restored state.
+        if !(is_new && dry_run) {
+            self.wait_until_received(id).await?;
         }
-        Err(Code::TooManyRequests)
+        Ok((id, is_new))
     }
 
-    async fn until_heard(&self, id: u32) -> Result<(), Code> {
+    async fn wait_until_received(&self, id: u32) -> Result<(), Code> {
         let begun = Instant::now();
         while self.handle.mesh().topology().copies(id).is_none() {
             if begun.elapsed() > HEARD_MAX {
@@ -93,27 +86,37 @@ impl BackupApi {
     /// What is under each key now.
     async fn present(&self, keys: Vec<Key>) -> Vec<Result<Option<Record>, Code>> {
         let mesh = self.handle.mesh();
-        let ask = |key| mesh.request(MeshRequest::Read { key, r: None }, None);
+        let ask = |key| mesh.request(Read { key, r: None }.into_request(), None);
         let asked: Vec<_> = keys.into_iter().map(ask).collect();
         let mut present = Vec::with_capacity(asked.len());
         for reply in asked {
             present.push(match reply.await {
-                Ok(Reply::Found(found)) => Ok(found.map(|record| *record)),
-                Ok(_) => Err(Code::TooFewReplicas),
+                Ok(reply) => {
+                    let found = Read::outcome(reply).map_err(|_| Code::TooFewReplicas);
+                    found.map(|found| found.map(|record| *record))
+                }
                 Err(code) => Err(code),
             });
         }
         present
     }
 
+    async fn read_elements(
+        &self,
+        key: Key,
+        query: ElementsQuery,
+        r: Option<u8>,
+    ) -> Result<ElementsPage, NotDone> {
+        let request = ElementsRead { key, query, r }.into_request();
+        ElementsRead::outcome(self.handle.mesh().request(request, None).await.map_err(NotDone::Refused)?)
+    }
+
     async fn write_all(&self, writes: Vec<Write>) -> Result<Vec<Result<(), Code>>, Code> {
         if writes.is_empty() {
             return Ok(Vec::new());
         }
-        match self.handle.mesh().request(MeshRequest::Batch(writes), None).await? {
-            Reply::Batch(replies) => Ok(replies.into_iter().map(outcome_of).collect()),
-            other => unreachable!("a batch is not answered by {other:?}"),
-        }
+        let replies = self.handle.mesh().call(writes, None).await?;
+        Ok(replies.into_iter().map(outcome_of).collect())
     }
 
     async fn restore_records(
@@ -121,7 +124,7 @@ impl BackupApi {
         plan: Vec<Planned>,
         dry_run: bool,
     ) -> Result<Vec<wire::RestoredRecord>, Code> {
-        let mut told: Vec<wire::RestoredRecord> = plan.iter().map(Planned::told).collect();
+        let mut told: Vec<wire::RestoredRecord> = plan.iter().map(Planned::to_wire).collect();
         if dry_run {
             return Ok(told);
         }
@@ -139,44 +142,44 @@ impl BackupApi {
     }
 }
 
-/// What is to be done with one record.
+/// The write that restores one record.
 struct Planned {
     outcome: Result<Outcome, Code>,
     /// First, if something is there that what was saved would be mixed with.
     delete: Option<Write>,
     write: Option<Write>,
+    /// That it puts back.
+    elements: u64,
+    /// No more elements of this collection are wanted.
+    is_other: bool,
 }
 
 impl Planned {
     fn nothing(outcome: Result<Outcome, Code>) -> Planned {
-        Planned { outcome, delete: None, write: None }
+        Planned { outcome, delete: None, write: None, elements: 0, is_other: false }
     }
 
     fn of(key: &Key, saved: &Record, present: Option<&Record>, replace: bool, run: RestoreRun) -> Planned {
         let write = Some(restoring_write(key.clone(), saved, run));
-        let Some(present) = present.filter(|present| present.is_live(now_ms())) else {
-            return Planned { outcome: Ok(Outcome::Restored), delete: None, write };
+        let Some(present) = present else {
+            return Planned { write, ..Planned::nothing(Ok(Outcome::Restored)) };
         };
         if !replace {
             return Planned::nothing(Ok(Outcome::Kept));
         }
         let fits = present.kind == saved.kind && saved.kind.is_last_write_wins();
-        let (kind, attributes) = (present.kind, Attributes::default());
-        let delete = Write {
-            key: key.clone(),
-            kind,
-            op: Op::Delete,
-            attributes,
-            expect: None,
-            w: None,
-            sloppy: false,
-        };
-        Planned { outcome: Ok(Outcome::Replaced), delete: (!fits).then_some(delete), write }
+        let delete = (!fits).then(|| delete_of(key, present.kind));
+        Planned { delete, write, ..Planned::nothing(Ok(Outcome::Replaced)) }
     }
 
-    fn told(&self) -> wire::RestoredRecord {
+    fn to_wire(&self) -> wire::RestoredRecord {
         match self.outcome {
-            Ok(outcome) => wire::RestoredRecord { outcome: outcome as i32, message: String::new() },
+            Ok(outcome) => wire::RestoredRecord {
+                outcome: outcome as i32,
+                message: String::new(),
+                elements: self.elements,
+                is_other: self.is_other,
+            },
             Err(code) => refused(code),
         }
     }
@@ -191,7 +194,8 @@ impl BackupService for BackupApi {
         self.check_root(request.metadata()).await?;
         let mesh = self.handle.mesh();
         let (topology, status) = (mesh.topology(), mesh.status());
-        let (_, all) = self.namespaces().await.map_err(refusal::render)?;
+        let all = self.handle.documents().read::<Namespaces>().await;
+        let (_, all) = all.map_err(|error| refusal::render(error.into()))?;
         let identity = self.handle.identity();
         Ok(Response::new(wire::DescribeResponse {
             cluster_id: identity.cluster.0,
@@ -213,15 +217,20 @@ impl BackupService for BackupApi {
     ) -> Result<Response<wire::RowsResponse>, Status> {
         self.check_root(request.metadata()).await?;
         let from = request.into_inner().from;
-        let reply = self.handle.mesh().request(MeshRequest::Rows { from }, None).await;
-        match reply.map_err(refusal::render)? {
-            Reply::Rows(page) => Ok(Response::new(wire::RowsResponse {
-                epoch: page.epoch.0,
-                rows: page.rows.into_iter().map(|(key, value)| wire::Row { key, value }).collect(),
-                next: page.next.unwrap_or_default(),
-            })),
-            other => unreachable!("rows are not asked for to get {other:?}"),
-        }
+        let page = self.handle.mesh().call(ListRows { from }, None).await.map_err(refusal::render)?;
+        Ok(Response::new(wire::RowsResponse {
+            epoch: page.epoch.0,
+            rows: page.rows.into_iter().map(|(key, value)| wire::Row { key, value }).collect(),
+            next: page.next.unwrap_or_default(),
+        }))
+    }
+
+    async fn elements(
+        &self,
+        request: Request<wire::ElementsRequest>,
+    ) -> Result<Response<wire::ElementsResponse>, Status> {
+        self.check_root(request.metadata()).await?;
+        self.page_of_elements(request.into_inner()).await.map(Response::new).map_err(refusal::render)
     }
 
     async fn restore(
@@ -244,15 +253,20 @@ impl BackupService for BackupApi {
         } else {
             self.present(keys.clone()).await
         };
-        let plan = records.iter().zip(&keys).zip(present).map(|((record, key), present)| {
-            let planned = saved_record(record).and_then(|saved| Ok((saved, present?)));
-            match planned {
-                Ok((Some(saved), present)) => Planned::of(key, &saved, present.as_ref(), replace, run),
-                Ok((None, _)) => Planned::nothing(Ok(Outcome::Gone)),
-                Err(code) => Planned::nothing(Err(code)),
-            }
-        });
-        let records = self.restore_records(plan.collect(), dry_run).await.map_err(refusal::render)?;
+        let mut plan = Vec::with_capacity(records.len());
+        for ((record, key), present) in records.iter().zip(&keys).zip(present) {
+            let present = present.map(|present| present.filter(|present| present.is_live(now_ms())));
+            let planned = match (saved_collection(record), present) {
+                (_, Err(code)) => Err(code),
+                (Some(saved), Ok(present)) => self.plan_collection(key, saved, present, replace).await,
+                (None, Ok(present)) => saved_record(record).map(|saved| match saved {
+                    Some(saved) => Planned::of(key, &saved, present.as_ref(), replace, run),
+                    None => Planned::nothing(Ok(Outcome::Gone)),
+                }),
+            };
+            plan.push(planned.unwrap_or_else(|code| Planned::nothing(Err(code))));
+        }
+        let records = self.restore_records(plan, dry_run).await.map_err(refusal::render)?;
         Ok(Response::new(wire::RestoreResponse { records, namespace_is_new: is_new }))
     }
 }
@@ -266,21 +280,21 @@ fn saved_record(record: &wire::SavedRecord) -> Result<Option<Record>, Code> {
     joined_copies(&copies, now_ms())
 }
 
-fn outcome_of(reply: Reply) -> Result<(), Code> {
-    match reply {
-        Reply::Written(_) => Ok(()),
-        Reply::Refused(code) => Err(code),
-        Reply::Unavailable { .. } => Err(Code::TooFewReplicas),
-        Reply::Conflict(_) => Err(Code::ConflictDetected),
-        _ => Err(Code::Indeterminate),
-    }
+fn delete_of(key: &Key, kind: Kind) -> Write {
+    let (op, attributes) = (Op::Delete, Attributes::default());
+    Write { key: key.clone(), kind, op, attributes, expect: None, w: None, sloppy: false }
+}
+
+fn outcome_of(reply: Result<Box<Record>, NotDone>) -> Result<(), Code> {
+    reply.map(drop).map_err(NotDone::code)
 }
 
 fn refused(code: Code) -> wire::RestoredRecord {
-    wire::RestoredRecord { outcome: Outcome::Refused as i32, message: code.message().to_owned() }
+    let message = code.message().to_owned();
+    wire::RestoredRecord { outcome: Outcome::Refused as i32, message, elements: 0, is_other: true }
 }
 
-/// Who is read for each partition, by the number of copies.
+/// The nodes to read for each partition, by the number of copies.
 fn shards_of(topology: &Topology) -> Vec<wire::Shard> {
     let placement = topology.placement();
     let shard = |partition: Partition, copies: u8| {

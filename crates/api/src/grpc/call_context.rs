@@ -22,6 +22,12 @@ pub const REQUIRE_LEADER: &str = "hasleader";
 pub const TOKEN: &str = "token";
 /// Where the clients of the gateway put it.
 pub const AUTHORIZATION: &str = "authorization";
+
+/// What a call is authorized by, or nothing.
+pub fn given(metadata: &MetadataMap) -> &[u8] {
+    let value = metadata.get(TOKEN).or(metadata.get(AUTHORIZATION));
+    value.map(|value| value.as_encoded_bytes()).unwrap_or_default()
+}
 const BEARER: &str = "Bearer ";
 /// Set by a gateway that passes on what others ask: the certificate is its own, and not theirs.
 const GATEWAY: &str = "grpcgateway-accept";
@@ -65,7 +71,7 @@ pub async fn require_user(handle: &Handle, metadata: &MetadataMap) -> Result<(),
     handle.auth().permit_here(RequiredAccess::User).await.map_err(refusal::render)
 }
 
-/// Of several, the first; one that is no text is ignored.
+/// The first token; one that is no text is ignored.
 pub fn token(metadata: &MetadataMap) -> Option<&str> {
     let value = metadata.get(TOKEN).or_else(|| metadata.get(AUTHORIZATION))?;
     let text = value.to_str().unwrap_or_default();

@@ -3,7 +3,9 @@
 //! a call that is dropped before either was cancelled by its caller. A call that exceeds its caller's
 //! deadline is ended here.
 
+use crate::Mutant;
 use crate::audit::{self, Recording};
+use crate::clients::{self, ClientRecord};
 use crate::grpc::messages::Messages;
 use crate::metrics::{ApiMetrics, MethodMetrics, VERSION};
 use axum::body::{Body, Bytes};
@@ -11,8 +13,9 @@ use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::middleware::Next;
 use axum::response::Response;
+use base::mutant::planted;
 use http_body::{Frame, SizeHint};
-use server::Audit;
+use server::{Audit, Handle};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -32,10 +35,12 @@ const GRACE: Duration = Duration::from_millis(20);
 pub struct Counting {
     pub metrics: Arc<ApiMetrics>,
     pub audit: Option<Audit>,
+    /// What notes refusals; tests have none.
+    pub handle: Option<Handle>,
 }
 
 pub async fn count(State(counting): State<Counting>, mut request: Request, next: Next) -> Response {
-    let Counting { metrics, audit } = counting;
+    let Counting { metrics, audit, handle } = counting;
     let Some(method) = metrics.method(request.uri().path()) else { return next.run(request).await };
     let counted = request.extensions_mut().remove::<CallSlot>().and_then(|counted| counted.open());
     let mut call = counted.unwrap_or_else(|| {
@@ -59,7 +64,10 @@ pub async fn count(State(counting): State<Counting>, mut request: Request, next:
     };
     match code_of(response.headers()) {
         Some(code) => {
-            call.end(code);
+            match clients::current() {
+                Some(client) => call.end_for(handle.as_ref(), &client, code),
+                None => call.end(code),
+            }
             response
         }
         None => {
@@ -103,6 +111,9 @@ pub fn parse_timeout(text: &[u8]) -> Option<Duration> {
         b'n' => Duration::from_nanos(amount),
         _ => return None,
     };
+    if planted(Mutant::DeadlineToldEarly) {
+        return Some(limit / 2);
+    }
     Some(limit + GRACE)
 }
 
@@ -123,6 +134,14 @@ impl CountedCall {
     /// Its outcome goes into the audit log as well.
     pub fn record(&mut self, recording: Option<Recording>) {
         self.recording = recording;
+    }
+
+    /// Ends a call of this client; that it had no permission is told to operators.
+    pub fn end_for(&mut self, handle: Option<&Handle>, client: &ClientRecord, code: Code) {
+        if let (Code::PermissionDenied, Some(handle)) = (code, handle) {
+            handle.note_refused(client.refused(self.method.name()));
+        }
+        self.end(code);
     }
 
     pub fn end(&mut self, code: Code) {
@@ -193,7 +212,7 @@ impl http_body::Body for CountedRequest {
 struct CountedResponse {
     body: Body,
     call: CountedCall,
-    /// Of an answer that is a stream.
+    /// The messages of an answer that is a stream.
     messages: Option<Messages>,
     left: Option<Pin<Box<Sleep>>>,
     /// The deadline has passed, and the caller got the status.
@@ -272,7 +291,7 @@ mod tests {
             .route("/etcdserverpb.KV/Range", post(pending::<Response>))
             .route("/etcdserverpb.Watch/Watch", post(endless))
             .layer(axum::middleware::from_fn_with_state(
-                Counting { metrics: metrics.clone(), audit: None },
+                Counting { metrics: metrics.clone(), audit: None, handle: None },
                 count,
             ));
         let request = Request::post(path).header(TIMEOUT, "20m").body(Body::empty()).unwrap();

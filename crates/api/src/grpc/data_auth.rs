@@ -1,10 +1,9 @@
 //! The DataAuth service: what roles permit on the data plane. Requests go in, commands about auth come out, and back.
-//! Who may ask for what is decided where the commands are applied, as for the Auth service.
+//! The apply machine decides which caller may do what, as for the Auth service.
 
-use crate::grpc::auth::note_command;
-use crate::grpc::{call_context, refusal};
+use crate::grpc::{auth, refusal};
 use base::Code;
-use coord::call::{AuthCall, DataPermissionsOfRole, TypedCommand};
+use coord::call::{AuthCall, DataPermissionsOfRole};
 use coord::{AuthCommand, DataAccess, DataPermission, DataRange};
 use proto::althing::auth::v1 as wire;
 use proto::althing::auth::v1::data_auth_server::DataAuth;
@@ -27,11 +26,7 @@ impl DataAuthService {
         metadata: &MetadataMap,
         call: C,
     ) -> Result<(Option<ResponseHeader>, C::Reply), Status> {
-        let call = TypedCommand::of(call);
-        note_command(call.command());
-        let handle = call_context::admit(&self.handle, metadata).await?;
-        let reply = handle.auth().run(call).await.map_err(refusal::render)?;
-        Ok((Some(call_context::header(&self.handle, reply.revision)), reply.body))
+        auth::run(&self.handle, metadata, call).await
     }
 }
 

@@ -12,7 +12,7 @@ use coord::call::TypedRequest;
 use coord::lock_queue;
 use coord::reply::KeyValue;
 use coord::request::{
-    Compare, Delete, Order, Put, Range, Relation, Request as Ask, Sort, SortTarget, Target, Txn,
+    Compare, Delete, Order, Put, Range, Relation, Request as CoreRequest, Sort, SortTarget, Target, Txn,
 };
 use proto::v3electionpb::election_server::Election;
 use proto::v3electionpb::{
@@ -72,7 +72,8 @@ impl Election for ElectionService {
         let ProclaimRequest { leader, value } = request.into_inner();
         let leader = leader.ok_or(Code::MissingLeaderKey).map_err(refusal::render)?;
         let lease = Some(LeaseId(leader.lease));
-        let put = Ask::Put(Put { key: leader.key.clone(), value: Some(value), lease, prev_kv: false });
+        let put =
+            CoreRequest::Put(Put { key: leader.key.clone(), value: Some(value), lease, prev_kv: false });
         match while_leading(&handle, &leader, put).await.map_err(refusal::render)? {
             (revision, true) => {
                 let header = Some(call_context::header(&self.handle, revision));
@@ -120,7 +121,7 @@ impl Election for ElectionService {
         let leader = request.into_inner().leader;
         let leader = leader.ok_or(Code::MissingLeaderKey).map_err(refusal::render)?;
         let keys = KeyRange::single(leader.key.clone());
-        let delete = Ask::Delete(Delete { keys, prev_kv: false });
+        let delete = CoreRequest::Delete(Delete { keys, prev_kv: false });
         let (revision, _) = while_leading(&handle, &leader, delete).await.map_err(refusal::render)?;
         let header = Some(call_context::header(&self.handle, revision));
         Ok(Response::new(ResignResponse { header }))
@@ -134,7 +135,11 @@ fn note_leader(leader: Option<&LeaderKey>) {
 }
 
 /// Executes a request on the key of a leader, if that still leads.
-async fn while_leading(handle: &Handle, leader: &LeaderKey, what: Ask) -> Result<(Revision, bool), Code> {
+async fn while_leading(
+    handle: &Handle,
+    leader: &LeaderKey,
+    what: CoreRequest,
+) -> Result<(Revision, bool), Code> {
     let keys = KeyRange::single(leader.key.clone());
     let target = Target::Create(Revision(leader.rev));
     let compares = vec![Compare { keys, relation: Relation::Equal, target }];

@@ -19,7 +19,7 @@ impl HealthService {
         HealthService { stopping }
     }
 
-    /// Of the server as a whole; there is no other service.
+    /// The status of the server as a whole; there is no other service.
     fn status_of(&self, service: &str) -> Option<ServingStatus> {
         match (service, *self.stopping.borrow()) {
             ("", false) => Some(ServingStatus::Serving),

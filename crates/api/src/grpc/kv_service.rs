@@ -8,7 +8,7 @@ use crate::grpc::{breadth, call_context, fence, kv, once, refusal};
 use base::{Code, Revision};
 use coord::call::{Call, InPieces, RangeOutcome, TypedRequest};
 use coord::reply::RangeReply;
-use coord::request::{Limits, Range, Request as Ask};
+use coord::request::{Limits, Range, Request as CoreRequest};
 use coord::{Command, Compact, Fenced, FencingToken};
 use proto::etcdserverpb::kv_server::Kv;
 use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
@@ -38,9 +38,9 @@ impl KvService {
     async fn check(
         &self,
         metadata: &MetadataMap,
-        ask: &Ask,
+        request: &CoreRequest,
     ) -> Result<(Option<FencingToken>, Handle), Status> {
-        ask.validate(&self.limits).map_err(refusal::render)?;
+        request.validate(&self.limits).map_err(refusal::render)?;
         call_context::check_leader(&self.handle, metadata).map_err(refusal::render)?;
         let fence = fence::parse(metadata).map_err(refusal::render)?;
         Ok((fence, call_context::admit(&self.handle, metadata).await?))
@@ -51,11 +51,11 @@ impl KvService {
         metadata: &MetadataMap,
         range: Range,
     ) -> Result<(ResponseHeader, RangeOutcome), Status> {
-        let ask = TypedRequest::of(InPieces(range));
-        audit::note_request(ask.request());
-        // What only reads changes nothing that a fence could protect.
-        let (_, handle) = self.check(metadata, ask.request()).await?;
-        let reply = handle.kv().submit(ask).await.map_err(refusal::render)?;
+        let typed = TypedRequest::of(InPieces(range));
+        audit::note_request(typed.request());
+        // A request that only reads changes nothing that a fence could protect.
+        let (_, handle) = self.check(metadata, typed.request()).await?;
+        let reply = handle.kv().submit(typed).await.map_err(refusal::render)?;
         Ok((call_context::header(&self.handle, reply.revision), reply.body))
     }
 
@@ -65,23 +65,23 @@ impl KvService {
         metadata: &MetadataMap,
         call: C,
     ) -> Result<(ResponseHeader, C::Reply), Status> {
-        let ask = TypedRequest::of(call);
-        audit::note_request(ask.request());
+        let typed = TypedRequest::of(call);
+        audit::note_request(typed.request());
         let id = once::request_id(metadata)?;
-        let (fence, handle) = self.check(metadata, ask.request()).await?;
+        let (fence, handle) = self.check(metadata, typed.request()).await?;
         let reply = match (id, fence) {
-            (None, None) => handle.kv().submit(ask).await.map_err(refusal::render)?,
+            (None, None) => handle.kv().submit(typed).await.map_err(refusal::render)?,
             (None, Some(fence)) => {
-                fence::passed(handle.kv().submit_fenced(fence, ask).await.map_err(refusal::render)?)?
+                fence::passed(handle.kv().submit_fenced(fence, typed).await.map_err(refusal::render)?)?
             }
             (Some(id), None) => {
-                let command = Command::from_request(ask.into_request())
+                let command = Command::from_request(typed.into_request())
                     .expect("a range is submitted without an identity");
                 once::whole(handle.kv().submit_once(id, command).await.map_err(refusal::render)?)?
             }
             // A repetition is answered as at first, though the fence may have passed meanwhile.
             (Some(id), Some(fence)) => {
-                let command = Command::Fenced(Fenced { fence, request: ask.into_request() });
+                let command = Command::Fenced(Fenced { fence, request: typed.into_request() });
                 let reply = handle.kv().submit_once(id, command).await.map_err(refusal::render)?;
                 fence::passed(once::whole(reply)?)?
             }
@@ -95,34 +95,38 @@ impl KvService {
         metadata: &MetadataMap,
         call: C,
     ) -> Result<(ResponseHeader, C::Reply, Option<BudgetShare>), Status> {
-        let ask = TypedRequest::of(call);
-        let share = if breadth::is_wide(ask.request()) {
-            ask.request().validate(&self.limits).map_err(refusal::render)?;
-            let shown = breadth::shown(ask.request());
+        let typed = TypedRequest::of(call);
+        let share = if breadth::is_wide(typed.request()) {
+            typed.request().validate(&self.limits).map_err(refusal::render)?;
+            let shown = breadth::shown(typed.request());
             let reserved = self.handle.kv().reserve_for(shown, &RangeEncoding::protobuf().0).await;
             reserved.map_err(refusal::render)?
         } else {
             None
         };
-        let (header, body) = self.submit_change(metadata, ask).await?;
+        let (header, body) = self.submit_change(metadata, typed).await?;
         Ok((header, body, share))
     }
 
-    /// A large answer is read at the revision that it was found at. Should that be compacted before it is held,
-    /// a client that asked for the newest state does not notice.
+    /// A large answer is read at the revision that it was found at, by the fast path or here. Should that be compacted
+    /// before it is held, a client that asked for the newest state does not notice.
     async fn read(
         &self,
         metadata: &MetadataMap,
         range: Range,
+        mut found: Option<LargeFound>,
         keep: HoldKind,
         encoding: impl Fn() -> RangeEncoding,
     ) -> Result<RangeRead, Status> {
         let asked_revision = range.revision;
         let mut range = range;
         loop {
-            let (header, large) = match self.submit_range(metadata, range).await? {
-                (header, RangeOutcome::Whole(reply)) => return Ok(RangeRead::WholeRange(header, reply)),
-                (header, RangeOutcome::Large(large)) => (header, *large),
+            let (header, large) = match found.take() {
+                Some(found) => (call_context::header(&self.handle, found.revision), found.range),
+                None => match self.submit_range(metadata, range).await? {
+                    (header, RangeOutcome::Whole(reply)) => return Ok(RangeRead::WholeRange(header, reply)),
+                    (header, RangeOutcome::Large(large)) => (header, *large),
+                },
             };
             range = Range { revision: asked_revision, ..large.clone() };
             match self.handle.kv().pieces(large, keep, encoding().0).await {
@@ -152,7 +156,8 @@ impl Kv for KvService {
         let range = kv::parse_range(wire).map_err(refusal::render)?;
         let encoding =
             || extensions.get::<RangeEncoding>().map_or_else(RangeEncoding::protobuf, RangeEncoding::clone);
-        match self.read(&metadata, range, HoldKind::BlocksCompaction, encoding).await? {
+        let found = extensions.get::<LargeFound>().cloned();
+        match self.read(&metadata, range, found, HoldKind::BlocksCompaction, encoding).await? {
             RangeRead::WholeRange(header, reply) => Ok(Response::new(kv::render_range(header, reply))),
             RangeRead::Large(large) if large.pieces.range().sort.is_some() => {
                 let WholeRange { reply, share } =
@@ -223,13 +228,14 @@ impl Kv for KvService {
         if range.is_filtered() {
             return Err(Status::unimplemented("RangeStream does not support revision filters"));
         }
-        match self.read(&metadata, range, HoldKind::EndsWithCompaction, RangeEncoding::protobuf).await? {
+        let keep = HoldKind::EndsWithCompaction;
+        match self.read(&metadata, range, None, keep, RangeEncoding::protobuf).await? {
             RangeRead::WholeRange(header, reply) => {
                 let range_response = Some(kv::render_range(header, reply));
                 let only = tokio_stream::once(Ok(RangeStreamResponse { range_response }));
                 Ok(Response::new(Box::pin(only)))
             }
-            // What is sorted is read whole.
+            // A sorted range is read whole.
             RangeRead::Large(large) if large.pieces.range().sort.is_some() => {
                 let WholeRange { reply, share } =
                     large.pieces.whole(large.total).await.map_err(refusal::render)?;
@@ -244,6 +250,16 @@ impl Kv for KvService {
             }
         }
     }
+}
+
+/// A range that the fast path has submitted and whose answer is large: it comes with the request, and is not asked for
+/// again.
+#[derive(Clone)]
+pub struct LargeFound {
+    /// The revision in the answer's header.
+    pub revision: Revision,
+    /// At the revision that it was found at.
+    pub range: Range,
 }
 
 /// How a range is answered.

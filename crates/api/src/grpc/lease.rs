@@ -4,11 +4,12 @@
 
 use crate::audit;
 use crate::clients::{self, ClientRecord};
+use crate::grpc::ordered_answers::{Asking, OrderedAnswers};
 use crate::grpc::revoke_on_disconnect::RevokeOnDisconnect;
 use crate::grpc::{call_context, once, refusal};
 use base::{KeyRange, LeaseId};
 use coord::call::{GrantedLease, RenewedLease};
-use coord::reply::LeaseTime;
+use coord::reply::{LeaseRenewal, LeaseTime};
 use coord::{Command, Grant, LeaseAccess, Revoke};
 use proto::etcdserverpb::lease_server::Lease;
 use proto::etcdserverpb::{
@@ -25,7 +26,7 @@ use tonic::codegen::tokio_stream::{Stream, StreamExt};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
-/// Answers of a keep-alive stream that its client has not taken yet; while there are so many, it reads no request.
+/// Answers of a keep-alive stream that its client has not taken yet, where leases are revoked when it disconnects.
 const KEEP_ALIVES_BUFFERED: usize = 16;
 
 pub struct LeaseService {
@@ -51,14 +52,17 @@ impl LeaseService {
         let handle = self.admit(metadata).await?;
         handle.auth().permit(RequiredAccess::User).await.map_err(refusal::render)?;
         let revoke_on_disconnect = RevokeOnDisconnect::from_metadata(metadata)?;
+        let (client, renewing) = (clients::current(), handle.clone());
+        let answers = OrderedAnswers::new(requests, move |request: LeaseKeepAliveRequest| {
+            Box::pin(renew(renewing.clone(), client.clone(), request.id)) as Asking<Renewal>
+        });
+        let Some(revoke_on_disconnect) = revoke_on_disconnect else {
+            return Ok(Box::pin(answers.map(|answer| answer.map(|(response, _)| response))));
+        };
         let (sender, receiver) = mpsc::channel(KEEP_ALIVES_BUFFERED);
-        let client = clients::current();
         tokio::spawn(async move {
-            let renewing = Renewing { handle: handle.clone(), client, revoke_on_disconnect };
-            let parting = keep_alive(renewing, requests, sender).await;
-            if let Some(revoke_on_disconnect) = parting {
-                revoke_on_disconnect.revoke_unrenewed(handle).await;
-            }
+            let parting = note_renewals(answers, revoke_on_disconnect, sender).await;
+            parting.revoke_unrenewed(handle).await;
         });
         Ok(Box::pin(ReceiverStream::new(receiver)))
     }
@@ -159,49 +163,53 @@ impl Lease for LeaseService {
     }
 }
 
-/// Ends with the client's last request, with its disconnect, or with the first refusal; returns what
-/// must be revoked then.
-async fn keep_alive(
-    mut renewing: Renewing,
-    mut requests: impl Stream<Item = Result<LeaseKeepAliveRequest, Status>> + Unpin,
-    answers: mpsc::Sender<Result<LeaseKeepAliveResponse, Status>>,
-) -> Option<RevokeOnDisconnect> {
-    loop {
-        let request = tokio::select! {
-            request = requests.next() => request,
-            () = answers.closed() => return renewing.revoke_on_disconnect,
-        };
-        let answer = match request {
-            None => return renewing.revoke_on_disconnect,
-            Some(Ok(request)) => renew(&mut renewing, request.id).await,
-            Some(Err(status)) => Err(status),
-        };
-        let ends = answer.is_err();
-        if answers.send(answer).await.is_err() || ends {
-            return renewing.revoke_on_disconnect;
-        }
-    }
-}
+/// An answer, and the renewal that it tells of.
+type Renewal = (LeaseKeepAliveResponse, LeaseRenewal);
 
-/// A stream of keep-alives.
-struct Renewing {
-    handle: Handle,
-    client: Option<Arc<ClientRecord>>,
-    revoke_on_disconnect: Option<RevokeOnDisconnect>,
-}
-
-async fn renew(renewing: &mut Renewing, id: i64) -> Result<LeaseKeepAliveResponse, Status> {
-    let Renewing { handle, client, revoke_on_disconnect } = renewing;
+async fn renew(handle: Handle, client: Option<Arc<ClientRecord>>, id: i64) -> Result<Renewal, Status> {
     let need = RequiredAccess::Leases(LeaseAccess::Renew(LeaseId(id)));
     handle.auth().permit_here(need).await.map_err(refusal::render)?;
     let reply = handle.leases().keep_alive(LeaseId(id)).await.map_err(refusal::render)?;
-    let header = Some(call_context::header(handle, reply.revision));
+    let header = Some(call_context::header(&handle, reply.revision));
     let RenewedLease { ttl, renewal } = reply.body;
     if let Some(client) = client {
         client.note_lease(LeaseId(id));
     }
-    if let Some(revoke_on_disconnect) = revoke_on_disconnect {
-        revoke_on_disconnect.renewed(LeaseId(id), ttl, renewal)?;
+    Ok((LeaseKeepAliveResponse { header, id, ttl }, renewal))
+}
+
+/// Passes the answers on, and notes what was renewed. Ends with the client's last request, with its disconnect, or with
+/// the first refusal; returns what must be revoked then.
+async fn note_renewals<S, F>(
+    mut answers: OrderedAnswers<S, F, Renewal>,
+    mut revoke_on_disconnect: RevokeOnDisconnect,
+    sender: mpsc::Sender<Result<LeaseKeepAliveResponse, Status>>,
+) -> RevokeOnDisconnect
+where
+    S: Stream<Item = Result<LeaseKeepAliveRequest, Status>> + Unpin,
+    F: FnMut(LeaseKeepAliveRequest) -> Asking<Renewal> + Unpin,
+{
+    loop {
+        let answer = tokio::select! {
+            answer = answers.next() => answer,
+            () = sender.closed(), if answers.is_reading() => {
+                // What it has asked for is renewed all the same.
+                answers.stop_reading();
+                continue;
+            }
+        };
+        let Some(answer) = answer else { return revoke_on_disconnect };
+        let answer = answer.and_then(|(response, renewal)| {
+            revoke_on_disconnect.renewed(LeaseId(response.id), response.ttl, renewal)?;
+            Ok(response)
+        });
+        let ends = answer.is_err();
+        let is_gone = sender.send(answer).await.is_err();
+        if ends {
+            return revoke_on_disconnect;
+        }
+        if is_gone {
+            answers.stop_reading();
+        }
     }
-    Ok(LeaseKeepAliveResponse { header, id, ttl })
 }

@@ -41,7 +41,7 @@ impl LeaseService for LeaseEventService {
         let wanted = parse(&request.into_inner());
         let events = self.handle.leases().events(wanted).map_err(refusal::render)?;
         let (sender, receiver) = mpsc::channel(RESPONSES_BUFFERED);
-        tokio::spawn(tell(self.handle.clone(), events, sender, self.stopping.clone()));
+        tokio::spawn(send_events(self.handle.clone(), events, sender, self.stopping.clone()));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 }
@@ -54,7 +54,7 @@ fn parse(wire: &EventsRequest) -> LeaseEventFilter {
     LeaseEventFilter { ids: wire.ids.iter().copied().map(LeaseId).collect(), warning }
 }
 
-async fn tell(
+async fn send_events(
     handle: Handle,
     mut events: LeaseEvents,
     responses: mpsc::Sender<Result<EventsResponse, Status>>,

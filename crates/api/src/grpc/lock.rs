@@ -1,9 +1,11 @@
 //! The lock service: locks with fencing tokens, leases, and checks of tokens for foreign storage.
 //! Every answer says what the caller has and who holds the lock; a lock that is granted comes with what is left of
-//! its lease, asked of the leader after the grant, so a holder knows from the first moment when it must stop.
+//! its lease, asked of the leader after the grant, so a holder knows from the first moment when it must stop. The calls
+//! of leases are those of `LeaseService`, in messages of this service.
 
 use crate::audit::{self, WatchRecording};
 use crate::grpc::etcd_lock::until_stopped;
+use crate::grpc::lease::LeaseService;
 use crate::grpc::{call_context, fence, lock_view, lock_watch, refusal};
 use base::limits::HOLDER_ID_BYTES_MAX;
 use base::{Code, LeaseId, Revision};
@@ -11,17 +13,21 @@ use bytes::Bytes;
 use coord::call::{FenceOutcome, PassedFence};
 use coord::reply::LockReply;
 use coord::{CheckFence, FencingToken, Release, lock_queue};
+use proto::etcdserverpb;
+use proto::etcdserverpb::lease_server::Lease;
 use proto::lock::lock_service_server::LockService;
 use proto::lock::{
     FenceRequest, FenceResponse, InspectRequest, InspectResponse, LeaseGrantRequest, LeaseGrantResponse,
     LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest, LeaseRevokeResponse, ListRequest,
-    ListResponse, LockRequest, LockResponse, TryLockRequest, UnlockRequest, UnlockResponse, WatchRequest,
-    WatchResponse,
+    ListResponse, LockRequest, LockResponse, TryLockRequest, UnlockRequest, UnlockResponse, UpdateRequest,
+    UpdateResponse, WatchRequest, WatchResponse,
 };
-use server::{AcquireRequest, Handle, LockGrant, LockOutcome, LockWaitLimit, RequiredAccess};
+use server::{AcquireRequest, Handle, LockGrant, LockOutcome, LockWaitLimit};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, watch};
 use tonic::codegen::BoxStream;
+use tonic::codegen::tokio_stream::StreamExt;
 use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
@@ -31,19 +37,20 @@ const ANSWERS_BUFFERED: usize = 16;
 
 pub struct LockApi {
     handle: Handle,
+    leases: Arc<LeaseService>,
     stopping: watch::Receiver<bool>,
 }
 
 impl LockApi {
-    pub fn new(handle: Handle, stopping: watch::Receiver<bool>) -> LockApi {
-        LockApi { handle, stopping }
+    pub fn new(handle: Handle, leases: Arc<LeaseService>, stopping: watch::Receiver<bool>) -> LockApi {
+        LockApi { handle, leases, stopping }
     }
 
     /// The same service acting for the caller.
     async fn admit(&self, metadata: &MetadataMap) -> Result<LockApi, Status> {
         call_context::check_leader(&self.handle, metadata).map_err(refusal::render)?;
         let handle = call_context::admit(&self.handle, metadata).await?;
-        Ok(LockApi { handle, stopping: self.stopping.clone() })
+        Ok(LockApi { handle, leases: self.leases.clone(), stopping: self.stopping.clone() })
     }
 
     async fn take(&self, ask: AcquireRequest) -> Result<LockResponse, Code> {
@@ -67,14 +74,11 @@ impl LockApi {
         lease: LeaseId,
         holder: Bytes,
     ) -> Result<LockResponse, Code> {
-        let ttl = self.handle.leases().time_to_live(lease).await.map_or(0, |reply| reply.body.ttl);
-        if ttl < 0 {
-            return Err(Code::LeaseNotFound);
-        }
+        let left = self.handle.leases().left_ms(lease).await.unwrap_or(Some(0));
+        let remaining_ttl_ms = left.ok_or(Code::LeaseNotFound)?;
         let holder_id =
             if holder.is_empty() { self.holder_of(&grant.held().key).await } else { text(&holder) };
         let held = grant.confirm();
-        let remaining_ttl_ms = ttl * 1_000;
         Ok(LockResponse {
             header: Some(call_context::header(&self.handle, held.revision)),
             key: text(&held.key),
@@ -89,7 +93,7 @@ impl LockApi {
     }
 
     async fn render_not_held(&self, reply: LockReply, lease: LeaseId) -> Result<LockResponse, Code> {
-        let ttl = self.handle.leases().time_to_live(lease).await.map_or(0, |reply| reply.body.ttl.max(0));
+        let left = self.handle.leases().left_ms(lease).await.ok().flatten();
         let (holder_id, holder_token) = match &reply.holder {
             Some(holder) => (self.holder_of(&holder.key).await, holder.token.0),
             None => (String::new(), 0),
@@ -101,13 +105,13 @@ impl LockApi {
             acquired: false,
             holder_id,
             queue_position: reply.ahead as i64,
-            remaining_ttl_ms: ttl * 1_000,
+            remaining_ttl_ms: left.unwrap_or(0),
             deadline_unix_ms: 0,
             holder_token,
         })
     }
 
-    /// What the client of a place calls itself, or else its lease.
+    /// The name that the client of a place has given itself, or else its lease.
     async fn holder_of(&self, key: &Bytes) -> String {
         let claims = self.handle.locks().claims(vec![key.clone()]).await.unwrap_or_default();
         let claim = claims.into_iter().flatten().next();
@@ -170,28 +174,37 @@ impl LockService for LockApi {
         Ok(Response::new(UnlockResponse { header }))
     }
 
+    async fn update(&self, request: Request<UpdateRequest>) -> Result<Response<UpdateResponse>, Status> {
+        audit::note_target("lock", &request.get_ref().name);
+        let admitted = self.admit(request.metadata()).await?;
+        let UpdateRequest { name, fencing_token, metadata } = request.into_inner();
+        let updated =
+            lock_view::update(&admitted.handle, name.into(), Revision(fencing_token), metadata).await;
+        let reply = fence::passed(updated.map_err(refusal::render)?)?;
+        let header = Some(call_context::header(&admitted.handle, reply.revision));
+        Ok(Response::new(UpdateResponse { header }))
+    }
+
     async fn lease_grant(
         &self,
         request: Request<LeaseGrantRequest>,
     ) -> Result<Response<LeaseGrantResponse>, Status> {
-        audit::note_id("lease", request.get_ref().id as u64);
-        let admitted = self.admit(request.metadata()).await?;
-        let LeaseGrantRequest { ttl, id } = request.into_inner();
-        let reply = admitted.handle.leases().grant(LeaseId(id), ttl).await.map_err(refusal::render)?;
-        let header = Some(call_context::header(&admitted.handle, reply.revision));
-        Ok(Response::new(LeaseGrantResponse { header, id: reply.body.id.0, ttl: reply.body.ttl }))
+        let request =
+            request.map(|LeaseGrantRequest { ttl, id }| etcdserverpb::LeaseGrantRequest { ttl, id });
+        let granted = self.leases.lease_grant(request).await?;
+        Ok(granted.map(|granted| {
+            let etcdserverpb::LeaseGrantResponse { header, id, ttl, .. } = granted;
+            LeaseGrantResponse { header, id, ttl }
+        }))
     }
 
     async fn lease_revoke(
         &self,
         request: Request<LeaseRevokeRequest>,
     ) -> Result<Response<LeaseRevokeResponse>, Status> {
-        audit::note_id("lease", request.get_ref().id as u64);
-        let admitted = self.admit(request.metadata()).await?;
-        let id = LeaseId(request.into_inner().id);
-        let reply = admitted.handle.leases().revoke(id).await.map_err(refusal::render)?;
-        let header = Some(call_context::header(&admitted.handle, reply.revision));
-        Ok(Response::new(LeaseRevokeResponse { header }))
+        let request = request.map(|LeaseRevokeRequest { id }| etcdserverpb::LeaseRevokeRequest { id });
+        let revoked = self.leases.lease_revoke(request).await?;
+        Ok(revoked.map(|revoked| LeaseRevokeResponse { header: revoked.header }))
     }
 
     type LeaseKeepAliveStream = BoxStream<LeaseKeepAliveResponse>;
@@ -200,11 +213,16 @@ impl LockService for LockApi {
         &self,
         request: Request<Streaming<LeaseKeepAliveRequest>>,
     ) -> Result<Response<Self::LeaseKeepAliveStream>, Status> {
-        let admitted = self.admit(request.metadata()).await?;
-        admitted.handle.auth().permit(RequiredAccess::User).await.map_err(refusal::render)?;
-        let (answers, receiver) = mpsc::channel(ANSWERS_BUFFERED);
-        tokio::spawn(keep_alive(admitted.handle.clone(), request.into_inner(), answers));
-        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+        let (metadata, _, requests) = request.into_parts();
+        let requests = requests.map(|request| {
+            request.map(|LeaseKeepAliveRequest { id }| etcdserverpb::LeaseKeepAliveRequest { id })
+        });
+        let answers = self.leases.keep_alives(&metadata, requests).await?;
+        let answers = answers.map(|answer| {
+            let etcdserverpb::LeaseKeepAliveResponse { header, id, ttl } = answer?;
+            Ok(LeaseKeepAliveResponse { header, id, ttl })
+        });
+        Ok(Response::new(Box::pin(answers)))
     }
 
     type WatchStream = BoxStream<WatchResponse>;
@@ -265,37 +283,7 @@ impl LockService for LockApi {
     }
 }
 
-/// Ends with the client's last request, with its going away, or with the first refusal.
-async fn keep_alive(
-    handle: Handle,
-    mut requests: Streaming<LeaseKeepAliveRequest>,
-    answers: mpsc::Sender<Result<LeaseKeepAliveResponse, Status>>,
-) {
-    loop {
-        let request = tokio::select! {
-            request = requests.message() => request,
-            () = answers.closed() => return,
-        };
-        let answer = match request {
-            Ok(None) => return,
-            Ok(Some(request)) => renew(&handle, request.id).await,
-            Err(status) => Err(status),
-        };
-        let ends = answer.is_err();
-        if answers.send(answer).await.is_err() || ends {
-            return;
-        }
-    }
-}
-
-async fn renew(handle: &Handle, id: i64) -> Result<LeaseKeepAliveResponse, Status> {
-    handle.auth().permit_here(RequiredAccess::User).await.map_err(refusal::render)?;
-    let reply = handle.leases().keep_alive(LeaseId(id)).await.map_err(refusal::render)?;
-    let header = Some(call_context::header(handle, reply.revision));
-    Ok(LeaseKeepAliveResponse { header, id, ttl: reply.body.ttl })
-}
-
-/// Keys that others made may be anything.
+/// A key's bytes as text; keys that other programs made need not be UTF-8.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -5,9 +5,10 @@
 use crate::grpc::lock::{now_unix_ms, text};
 use base::{Code, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
-use coord::reply::KeyValue;
-use coord::request::Range;
-use coord::{LockClaim, lock_queue};
+use coord::call::FenceOutcome;
+use coord::reply::{Body, KeyValue, RangeReply, Reply};
+use coord::request::{Bounds, Compare, Put, Range, Relation, Request, Target, Txn};
+use coord::{FencingToken, LockClaim, lock_queue};
 use proto::lock::{Lock, Waiter};
 use server::Handle;
 use std::collections::BTreeSet;
@@ -19,6 +20,46 @@ pub async fn inspect(handle: &Handle, name: Bytes) -> Result<(Revision, Option<L
     } else {
         Ok((revision, Some(describe(handle, &name, places).await?)))
     }
+}
+
+/// Whether the time that is left of each holder's lease is asked for; it takes a question to the leader for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeLeft {
+    Asked,
+    LeftOut,
+}
+
+/// The locks of these names as of one revision, read and described together; none where no client holds one.
+pub async fn inspect_all(
+    handle: &Handle,
+    names: &[Bytes],
+    time_left: TimeLeft,
+) -> Result<Vec<Option<Lock>>, Code> {
+    let read = |name: &Bytes| Request::Range(Range::of(lock_queue::keys_of(name)));
+    let reads = Txn { compares: vec![], success: names.iter().map(read).collect(), failure: vec![] };
+    let found = handle.kv().submit(reads).await?.body.bodies.into_iter().map(|body| match body {
+        Body::Range(RangeReply { kvs, .. }) => kvs,
+        other => unreachable!("a range is not answered by {other:?}"),
+    });
+    let mut places: Vec<Vec<KeyValue>> = found.collect();
+    places.iter_mut().for_each(|places| places.sort_by_key(|place| place.create_revision));
+    let keys = places.iter().flatten().map(|place| place.key.clone()).collect();
+    let mut claims = handle.locks().claims(keys).await?.into_iter();
+    let mut locks = Vec::new();
+    for (name, places) in names.iter().zip(&places) {
+        let claims: Vec<Option<LockClaim>> = claims.by_ref().take(places.len()).collect();
+        locks.push(match places.as_slice() {
+            [] => None,
+            places => {
+                let left = match time_left {
+                    TimeLeft::Asked => left_ms(handle, places[0].lease).await,
+                    TimeLeft::LeftOut => 0,
+                };
+                Some(render(name, places, &claims, left))
+            }
+        });
+    }
+    Ok(locks)
 }
 
 /// The locks whose names begin so. A lock is seen by a key that is spelt after its lease.
@@ -39,6 +80,37 @@ pub async fn list(handle: &Handle, prefix: Bytes) -> Result<(Revision, Vec<Lock>
     Ok((revision, locks))
 }
 
+/// Replaces the metadata of the holder. The token is checked when the change is applied, and so is that it is the holder's
+/// key that is changed.
+pub async fn update(
+    handle: &Handle,
+    name: Bytes,
+    token: Revision,
+    metadata: Bytes,
+) -> Result<Reply<FenceOutcome<()>>, Code> {
+    let bounds = Bounds { min: token, max: token };
+    let created_then = Range { create_revisions: bounds, ..Range::of(lock_queue::keys_of(&name)) };
+    // Also what no place can have is looked for: callers without permission hear of that first.
+    let found = handle.kv().submit(created_then).await?.body.kvs;
+    if token <= Revision::ZERO {
+        return Err(Code::NotLockHolder);
+    }
+    let place = found.into_iter().find(|kv| is_place_of(&name, kv)).map(|kv| kv.key);
+    // Without a place the change is refused all the same: first for want of permission, then by the fence.
+    let key = place.unwrap_or_else(|| lock_queue::key_of(&name, LeaseId::NONE));
+    let keys = KeyRange::single(key.clone());
+    let is_same = Compare { keys, relation: Relation::Equal, target: Target::Create(token) };
+    let put = Request::Put(Put { key, value: Some(metadata), lease: None, prev_kv: false });
+    let change = Txn { compares: vec![is_same], success: vec![put], failure: vec![] };
+    let reply = handle.kv().submit_fenced(FencingToken { lock: name, token }, change).await?;
+    let body = match reply.body {
+        FenceOutcome::Refused(refusal) => FenceOutcome::Refused(refusal),
+        FenceOutcome::Passed(txn) if txn.succeeded => FenceOutcome::Passed(()),
+        FenceOutcome::Passed(_) => return Err(Code::NotLockHolder),
+    };
+    Ok(Reply { revision: reply.revision, body })
+}
+
 /// An entry of a lock is spelt after its lease.
 fn is_place_of(name: &[u8], kv: &KeyValue) -> bool {
     kv.lease != LeaseId::NONE && lock_queue::key_of(name, kv.lease) == kv.key
@@ -52,18 +124,33 @@ async fn places_in(handle: &Handle, keys: KeyRange) -> Result<(Revision, Vec<Key
 async fn describe(handle: &Handle, name: &Bytes, mut places: Vec<KeyValue>) -> Result<Lock, Code> {
     places.sort_by_key(|place| place.create_revision);
     let claims = handle.locks().claims(places.iter().map(|place| place.key.clone()).collect()).await?;
+    let left = left_ms(handle, places[0].lease).await;
+    Ok(render(name, &places, &claims, left))
+}
+
+async fn left_ms(handle: &Handle, lease: LeaseId) -> i64 {
+    match lease {
+        LeaseId::NONE => 0,
+        lease => handle.leases().left_ms(lease).await.ok().flatten().unwrap_or(0),
+    }
+}
+
+/// The places of a lock in the order of its queue, with what is known of their owners.
+fn render(name: &Bytes, places: &[KeyValue], claims: &[Option<LockClaim>], left_ms: i64) -> Lock {
     let now = now_unix_ms();
     let mut queue = Vec::new();
     for (pair, claim) in places.windows(2).zip(&claims[1..]) {
-        queue.push(describe_waiter(&pair[0], &pair[1], claim.as_ref(), now));
+        let is_foreign = !is_place_of(name, &pair[1]);
+        let waiter = describe_waiter(&pair[0], &pair[1], claim.as_ref(), now);
+        queue.push(if is_foreign {
+            Waiter { client_id: String::new(), is_foreign, ..waiter }
+        } else {
+            waiter
+        });
     }
     let (holder, claim) = (&places[0], claims[0].as_ref());
     let is_foreign = !is_place_of(name, holder);
-    let remaining = match holder.lease {
-        LeaseId::NONE => 0,
-        lease => handle.leases().time_to_live(lease).await.map_or(0, |reply| reply.body.ttl.max(0)),
-    };
-    Ok(Lock {
+    Lock {
         name: text(name),
         key: text(&holder.key),
         holder_id: if is_foreign { String::new() } else { holder_id(&holder.key, claim) },
@@ -73,11 +160,11 @@ async fn describe(handle: &Handle, name: &Bytes, mut places: Vec<KeyValue>) -> R
         mod_revision: holder.mod_revision.0,
         version: holder.version,
         metadata: holder.value.clone(),
-        remaining_ttl_ms: remaining * 1_000,
+        remaining_ttl_ms: left_ms,
         since_unix_ms: claim.map_or(0, |claim| claim.since),
         queue,
         is_foreign,
-    })
+    }
 }
 
 fn describe_waiter(before: &KeyValue, waiter: &KeyValue, claim: Option<&LockClaim>, now: i64) -> Waiter {
@@ -91,6 +178,7 @@ fn describe_waiter(before: &KeyValue, waiter: &KeyValue, claim: Option<&LockClai
         since_unix_ms,
         waiting_ms: claim.map_or(0, |_| (now - since_unix_ms).max(0)),
         metadata: waiter.value.clone(),
+        is_foreign: false,
     }
 }
 

@@ -1,5 +1,5 @@
-//! Watches of the lock service: changes of keys as etcd reports them, and for a lock every hand-over.
-//! A stream's requests begin and end watches; each watch that is about a lock keeps the queue of that lock, from a
+//! Watches of the lock service: changes of keys as etcd reports them, and for a lock every hand-over; of both what the
+//! filters of the watch leave. A stream's requests begin and end watches; each watch that is about a lock keeps the queue of that lock, from a
 //! read at the revision where it begins, and reports every new holder.
 
 use crate::audit::WatchRecording;
@@ -11,6 +11,7 @@ use coord::lock_queue;
 use coord::reply::KeyValue;
 use coord::request::Range;
 use coord::watch::{Create, Event, Filters, Input, Response, ResponseKind, StreamId, WatchId, denied};
+use proto::lock::watch_request::Filter;
 use proto::lock::{HandOver, WatchRequest, WatchResponse};
 use proto::mvccpb;
 use server::Handle;
@@ -61,7 +62,7 @@ async fn follow(
             batch = poll_fn(|cx| responses.poll_take(cx)) => {
                 for response in batch.ok_or_else(|| refusal::render(Code::Stopped))? {
                     let answer = stream.render(response).await.map_err(refusal::render)?;
-                    if answers.send(Ok(answer)).await.is_err() {
+                    if !is_empty(&answer) && answers.send(Ok(answer)).await.is_err() {
                         return Ok(());
                     }
                 }
@@ -70,17 +71,42 @@ async fn follow(
     }
 }
 
+/// The filters have left nothing of it.
+fn is_empty(answer: &WatchResponse) -> bool {
+    !answer.created && !answer.canceled && answer.events.is_empty() && answer.hand_overs.is_empty()
+}
+
 struct LockWatches {
     handle: Handle,
-    /// Of the watches that are not answered yet, in their order: the lock that each is about.
-    asked: VecDeque<Option<Bytes>>,
+    /// The watches that are not answered yet, in their order: the lock that each is about, and what it leaves out.
+    asked: VecDeque<Option<(Bytes, Omitted)>>,
     locks: BTreeMap<WatchId, WatchedQueue>,
     recording: Option<WatchRecording>,
+}
+
+/// What a watch leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Omitted {
+    events: Filters,
+    hand_overs: bool,
+}
+
+impl Omitted {
+    fn parse(wire: &WatchRequest) -> Omitted {
+        let has = |filter: Filter| wire.filters.contains(&(filter as i32));
+        let events = Filters { no_put: has(Filter::NoPut), no_delete: has(Filter::NoDelete) };
+        Omitted { events, hand_overs: has(Filter::NoHandOver) }
+    }
+
+    fn leaves(&self, event: &Event) -> bool {
+        if event.deleted { !self.events.no_delete } else { !self.events.no_put }
+    }
 }
 
 /// The queue of a lock at the revision that was last reported.
 struct WatchedQueue {
     lock: Bytes,
+    omitted: Omitted,
     places: BTreeMap<Bytes, KeyValue>,
     /// The token of the holder that was last reported.
     reported: Revision,
@@ -88,7 +114,8 @@ struct WatchedQueue {
 
 impl LockWatches {
     fn parse(&mut self, wire: WatchRequest, stream: StreamId) -> Input {
-        let WatchRequest { key, prefix, start_revision, watch_id, prev_kv, lock, cancel } = wire;
+        let omitted = Omitted::parse(&wire);
+        let WatchRequest { key, prefix, start_revision, watch_id, prev_kv, lock, cancel, .. } = wire;
         if cancel {
             return Input::Cancel { stream, watch: WatchId(watch_id) };
         }
@@ -105,7 +132,7 @@ impl LockWatches {
         if let Some(recording) = &self.recording {
             recording.ask(&keys);
         }
-        self.asked.push_back(lock.then_some(key));
+        self.asked.push_back(lock.then_some((key, omitted)));
         Input::Create(Create {
             stream,
             caller: self.handle.caller().clone(),
@@ -114,7 +141,8 @@ impl LockWatches {
             // Holders are reported from now on: the queue is not read from the past.
             start: if lock { Revision::ZERO } else { Revision(start_revision) },
             prev_kv,
-            filters: Filters { no_put: false, no_delete: false },
+            // Every change of a queue may be a hand-over.
+            filters: if lock { Filters { no_put: false, no_delete: false } } else { omitted.events },
             progress_notify: false,
             fragment: false,
         })
@@ -132,8 +160,8 @@ impl LockWatches {
         match response.kind {
             ResponseKind::Created => {
                 answer.created = true;
-                if let Some(lock) = self.asked.pop_front().flatten() {
-                    let mut queue = WatchedQueue::read(&self.handle, lock, response.revision).await?;
+                if let Some(asked) = self.asked.pop_front().flatten() {
+                    let mut queue = WatchedQueue::read(&self.handle, asked, response.revision).await?;
                     answer.hand_overs.extend(queue.report(&self.handle, response.revision, true).await);
                     self.locks.insert(response.watch, queue);
                 }
@@ -143,17 +171,14 @@ impl LockWatches {
                 (answer.created, answer.canceled) = (true, true);
                 answer.cancel_reason = refusal.reason().to_owned();
             }
-            ResponseKind::Events { batch, .. } => {
-                if let Some(queue) = self.locks.get_mut(&response.watch) {
-                    let of_revision = |a: &Event, b: &Event| a.kv.mod_revision == b.kv.mod_revision;
-                    for events in batch.events().chunk_by(of_revision) {
-                        events.iter().for_each(|event| queue.take(event));
-                        let revision = events[0].kv.mod_revision;
-                        answer.hand_overs.extend(queue.report(&self.handle, revision, false).await);
-                    }
+            ResponseKind::Events { batch, .. } => match self.locks.get_mut(&response.watch) {
+                None => answer.events = batch.events().iter().map(render_event).collect(),
+                Some(queue) => {
+                    answer.hand_overs = queue.follow(&self.handle, batch.events()).await;
+                    let left = batch.events().iter().filter(|event| queue.omitted.leaves(event));
+                    answer.events = left.map(render_event).collect();
                 }
-                answer.events = batch.events().iter().map(render_event).collect();
-            }
+            },
             ResponseKind::Canceled { compacted } => {
                 self.locks.remove(&response.watch);
                 answer.canceled = true;
@@ -171,11 +196,25 @@ impl LockWatches {
 }
 
 impl WatchedQueue {
-    async fn read(handle: &Handle, lock: Bytes, revision: Revision) -> Result<WatchedQueue, Code> {
+    async fn read(
+        handle: &Handle,
+        (lock, omitted): (Bytes, Omitted),
+        revision: Revision,
+    ) -> Result<WatchedQueue, Code> {
         let range = Range { revision, serializable: true, ..Range::of(lock_queue::keys_of(&lock)) };
         let reply = handle.kv().submit(range).await?;
         let places = reply.body.kvs.into_iter().map(|kv| (kv.key.clone(), kv)).collect();
-        Ok(WatchedQueue { lock, places, reported: Revision::ZERO })
+        Ok(WatchedQueue { lock, omitted, places, reported: Revision::ZERO })
+    }
+
+    /// The hand-overs that these events are, at most one a revision.
+    async fn follow(&mut self, handle: &Handle, events: &[Event]) -> Vec<HandOver> {
+        let mut hand_overs = Vec::new();
+        for events in events.chunk_by(|a, b| a.kv.mod_revision == b.kv.mod_revision) {
+            events.iter().for_each(|event| self.take(event));
+            hand_overs.extend(self.report(handle, events[0].kv.mod_revision, false).await);
+        }
+        hand_overs
     }
 
     fn take(&mut self, event: &Event) {
@@ -190,7 +229,7 @@ impl WatchedQueue {
     async fn report(&mut self, handle: &Handle, revision: Revision, is_first: bool) -> Option<HandOver> {
         let holder = self.places.values().min_by_key(|place| place.create_revision);
         let token = holder.map_or(Revision::ZERO, |holder| holder.create_revision);
-        if token == self.reported && !is_first {
+        if self.omitted.hand_overs || token == self.reported && !is_first {
             return None;
         }
         self.reported = token;

@@ -73,7 +73,7 @@ impl LargeRange {
     }
 }
 
-/// Without a share it is as it was.
+/// Attaches the share to the response; without a share it returns the response unchanged.
 pub fn pack_share<T>(share: Option<BudgetShare>, mut response: tonic::Response<T>) -> tonic::Response<T> {
     if let Some(share) = share {
         response.extensions_mut().insert(HeldShare(Arc::new(share)));
@@ -92,8 +92,8 @@ pub fn unpack(mut response: Response) -> Response {
     if let Some(kept) = response.extensions_mut().remove::<HeldShare>() {
         return response.map(|body| Body::new(BodyWithShare { body, _share: kept }));
     }
-    let parcel = response.extensions_mut().remove::<DeferredBody>();
-    let Some(large) = parcel.and_then(|parcel| parcel.open()) else { return response };
+    let deferred = response.extensions_mut().remove::<DeferredBody>();
+    let Some(large) = deferred.and_then(|body| body.open()) else { return response };
     let (frames, taken) = mpsc::channel(PIECES_AHEAD);
     tokio::spawn(send(large, frames));
     response.map(|_| Body::new(FrameBody(taken)))

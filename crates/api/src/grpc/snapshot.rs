@@ -17,11 +17,11 @@ pub async fn stream(handle: &Handle) -> Result<BoxStream<SnapshotResponse>, Code
     let pieces = handle.maintenance().backup().await?;
     // One response waits; the core reads the following pieces ahead.
     let (sender, receiver) = mpsc::channel(1);
-    tokio::spawn(tell(pieces, sender));
+    tokio::spawn(send_pieces(pieces, sender));
     Ok(Box::pin(ReceiverStream::new(receiver)))
 }
 
-async fn tell(mut pieces: BackupPieces, responses: SnapshotSender) {
+async fn send_pieces(mut pieces: BackupPieces, responses: SnapshotSender) {
     loop {
         let response = match pieces.next().await {
             Ok(None) => return,

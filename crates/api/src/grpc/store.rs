@@ -5,7 +5,7 @@ use crate::audit;
 use crate::clients::unix_millis;
 use crate::grpc::{call_context, refusal};
 use base::{Code, KeyRange, NodeId};
-use coord::PastChange;
+use coord::{CompactionState, PastChange};
 use proto::althing::store::v1::change::Kind;
 use proto::althing::store::v1::quota_request::Action;
 use proto::althing::store::v1::secure_peers_request::Step;
@@ -184,5 +184,9 @@ fn change(past: &PastChange, now_ms: i64) -> Change {
         version: past.put.map_or(0, |put| put.version),
         lease: past.put.map_or(0, |put| put.lease.0),
         value_bytes: past.put.map_or(0, |put| i64::from(put.value_len)),
+        compacted_at_ms: match past.compacted {
+            CompactionState::Readable => 0,
+            CompactionState::Compacted(at) => at.unwrap_or(now_ms),
+        },
     }
 }

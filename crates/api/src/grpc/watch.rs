@@ -117,7 +117,7 @@ async fn forward(
     Ok(())
 }
 
-/// Who begins watches on a stream.
+/// The callers that begin watches on a stream.
 struct Callers {
     handle: Handle,
     token: Option<String>,
@@ -200,7 +200,7 @@ fn parse_create(wire: WatchCreateRequest, stream: StreamId) -> Create {
 pub struct WatchFrames {
     handle: Handle,
     responses: WatchResponses,
-    /// What was taken last and is not all sent.
+    /// Responses that were taken from the stream and are not sent yet.
     batch: std::vec::IntoIter<Response>,
     /// When it was taken.
     term: u64,
@@ -224,7 +224,7 @@ impl Drop for RequestReader {
 }
 
 impl RequestReader {
-    /// What was wrong with the client's requests, if anything was.
+    /// The fault in the client's requests, if there was one.
     fn poll_fault(&mut self, cx: &mut Context<'_>) -> Option<Status> {
         let task = self.0.as_mut()?;
         let Poll::Ready(read) = Pin::new(task).poll(cx) else { return None };
@@ -280,7 +280,7 @@ impl Stream for WatchFrames {
     }
 }
 
-/// What becomes of a watch goes into the audit log.
+/// Writes the outcome of a watch to the audit log.
 pub fn record(recording: &WatchRecording, kind: &ResponseKind) {
     match kind {
         ResponseKind::Created => recording.answer(tonic::Code::Ok),

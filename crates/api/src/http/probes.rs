@@ -25,7 +25,7 @@ struct Probe {
 
 /// A member that answers from its own state is alive.
 static LIVEZ: Probe = Probe { name: "livez", checks: &[Check::SerializableRead] };
-/// One that also reaches a quorum is ready.
+/// A member that also reaches a quorum is ready.
 static READYZ: Probe = Probe {
     name: "readyz",
     checks: &[Check::DataCorruption, Check::SerializableRead, Check::LinearizableRead, Check::NonLearner],

@@ -1,4 +1,4 @@
-//! Who asks, and who may do what: the session of a caller, and the table of users, roles and permissions of both planes.
+//! The routes of auth: the session of a caller, and the table of users, roles and permissions of both planes.
 
 use super::guard;
 use super::identity::ClientIdentity;
@@ -6,6 +6,7 @@ use super::refusal::Refusal;
 use super::request_head::{WholeBody, parse_json};
 use super::{Rest, json};
 use crate::audit;
+use crate::clients;
 use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
@@ -67,7 +68,8 @@ pub async fn login(State(rest): State<Rest>, WholeBody(body): WholeBody) -> Resu
     if rest.handle().is_data_only() {
         return Err(Code::PasswordNotHere.into());
     }
-    match rest.handle().auth().authenticate(user.clone(), password).await {
+    let address = clients::current().and_then(|client| client.address()).map(|address| address.ip());
+    match rest.handle().auth().authenticate_from(address, user.clone(), password).await {
         Ok(reply) => Ok(json(&object!({ "user": user, "token": reply.body.0 }))),
         Err(code @ (Code::AuthFailed | Code::NoPasswordUser)) => {
             let body = Refusal::new(code, "the name or the password is wrong").body();

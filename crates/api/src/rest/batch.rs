@@ -13,7 +13,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use base::Code;
 use base::limits::MESH_PAGE_KEYS_MAX;
-use mesh::{Key, Kind, Op, Record, Reply, Request, Write};
+use mesh::{Key, Kind, Op, Record, Write};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -58,17 +58,17 @@ enum BatchOperation<'a> {
 }
 
 /// One key of the request, as far as it could be read, and what is to be done.
-struct BatchPart {
-    key: Option<String>,
-    step: Result<BatchStep, Refusal>,
+pub struct BatchPart {
+    pub key: Option<String>,
+    pub step: Result<BatchStep, Refusal>,
 }
 
-enum BatchStep {
+pub enum BatchStep {
     Read(Key),
     Write(Box<Write>),
 }
 
-enum PartOutcome {
+pub enum PartOutcome {
     Seen(ReadResult),
     Written(Box<Record>),
 }
@@ -123,7 +123,7 @@ async fn mixed(rest: Rest, head: RequestHead, WholeBody(body): WholeBody) -> Res
     execute(rest, head, parts).await
 }
 
-fn get(head: &RequestHead, key: String) -> BatchPart {
+pub fn get(head: &RequestHead, key: String) -> BatchPart {
     BatchPart { step: head.key_of(&key).map(BatchStep::Read), key: Some(key) }
 }
 
@@ -140,14 +140,15 @@ fn delete(rest: &Rest, head: &RequestHead, key: String, nth: usize) -> BatchPart
 }
 
 /// All writes go as one request, the reads beside them.
-async fn execute(rest: Rest, head: RequestHead, parts: Vec<BatchPart>) -> Result<Response, Refusal> {
+pub async fn run(
+    rest: &Rest,
+    head: &Arc<RequestHead>,
+    parts: Vec<BatchPart>,
+) -> Result<Vec<Result<PartOutcome, Refusal>>, Refusal> {
     check_count(parts.len())?;
-    let head = Arc::new(head);
-    let mut keys = Vec::with_capacity(parts.len());
     let mut results: Vec<Result<PartOutcome, Refusal>> = Vec::with_capacity(parts.len());
     let (mut writes, mut wanted, mut reads) = (Vec::new(), Vec::new(), JoinSet::new());
-    for (nth, BatchPart { key, step }) in parts.into_iter().enumerate() {
-        keys.push(key);
+    for (nth, BatchPart { step, .. }) in parts.into_iter().enumerate() {
         let refusal = match step {
             Ok(BatchStep::Read(key)) => {
                 let (rest, head) = (rest.clone(), head.clone());
@@ -164,23 +165,27 @@ async fn execute(rest: Rest, head: RequestHead, parts: Vec<BatchPart>) -> Result
         results.push(Err(refusal));
     }
     if !writes.is_empty() {
-        let replies = match rest.ask(Request::Batch(writes), head.timeout()?).await? {
-            Reply::Batch(replies) => replies,
-            other => unreachable!("a batch is not answered by {other:?}"),
-        };
+        let replies = rest.get(writes, head.timeout()?).await?;
         for ((nth, wanted), reply) in wanted.into_iter().zip(replies) {
-            results[nth] = wanted.settled(&rest, reply).map(PartOutcome::Written);
+            results[nth] = wanted.settled(rest, reply).map(PartOutcome::Written);
         }
     }
     while let Some(read) = reads.join_next().await {
         let (nth, result) = read.expect("a read does not panic");
         results[nth] = result.map(PartOutcome::Seen);
     }
+    Ok(results)
+}
+
+async fn execute(rest: Rest, head: RequestHead, parts: Vec<BatchPart>) -> Result<Response, Refusal> {
+    let head = Arc::new(head);
+    let keys: Vec<_> = parts.iter().map(|part| part.key.clone()).collect();
+    let results = run(&rest, &head, parts).await?;
     let token = session::token(&head, results.iter().flatten().flat_map(PartOutcome::records))?;
     let parts = keys
         .into_iter()
         .zip(results)
-        .map(|(key, result)| part_of(key, result.and_then(|outcome| outcome.said(&rest, &head))));
+        .map(|(key, result)| part_of(key, result.and_then(|outcome| outcome.to_json(&rest, &head))));
     let mut response = answer(parts.collect());
     if let Some(token) = token {
         response.headers_mut().insert(session::HEADER, token);
@@ -189,17 +194,17 @@ async fn execute(rest: Rest, head: RequestHead, parts: Vec<BatchPart>) -> Result
 }
 
 impl PartOutcome {
-    fn records(&self) -> impl Iterator<Item = &Record> {
+    pub fn records(&self) -> impl Iterator<Item = &Record> {
         match self {
-            PartOutcome::Seen(sight) => sight.record.as_deref(),
+            PartOutcome::Seen(result) => result.record.as_deref(),
             PartOutcome::Written(record) => Some(record.as_ref()),
         }
         .into_iter()
     }
 
-    fn said(&self, rest: &Rest, head: &RequestHead) -> Result<Map<String, Value>, Refusal> {
+    fn to_json(&self, rest: &Rest, head: &RequestHead) -> Result<Map<String, Value>, Refusal> {
         match self {
-            PartOutcome::Seen(sight) => sight.live(rest, head).map(|record| data::part(rest, &record)),
+            PartOutcome::Seen(result) => result.live(rest, head).map(|record| data::part(rest, &record)),
             PartOutcome::Written(record) => Ok(Map::from_iter([
                 ("timestamp".to_owned(), Value::from(record.updated_ms())),
                 ("x_vector_clock".to_owned(), clock::code_name(&record.context).into()),

@@ -13,8 +13,10 @@ use serde_json::{Map, Value, json as object};
 use server::{NodeReport, NodeSeries, ReportedNode, SERIES};
 use std::collections::BTreeMap;
 
-/// Events of all nodes that are shown.
+/// Events of all nodes that are shown, and refusals beside them.
 const EVENTS_MAX: usize = 100;
+/// Kinds of events that tell of refusals.
+const REFUSALS: [&str; 2] = ["login", "denied"];
 
 /// `GET /v1/cluster`.
 pub async fn get(rest: Rest) -> Result<Response, Refusal> {
@@ -111,29 +113,29 @@ fn node_of(
     ring: Option<&(String, &'static str)>,
 ) -> Value {
     let mut shown = Map::new();
-    let mut say = |name: &str, value: Value| drop(shown.insert(name.to_owned(), value));
-    say("name", name_in(names, node.id).into());
-    say("member", learner.is_some().into());
-    say("reachable", node.trouble.is_none().into());
-    say("trouble", node.trouble.clone().into());
-    say("zone", ring.map(|(zone, _)| zone.clone()).into());
-    say("ring", ring.map(|(_, standing)| *standing).into());
+    let mut set = |name: &str, value: Value| drop(shown.insert(name.to_owned(), value));
+    set("name", name_in(names, node.id).into());
+    set("member", learner.is_some().into());
+    set("reachable", node.trouble.is_none().into());
+    set("trouble", node.trouble.clone().into());
+    set("zone", ring.map(|(zone, _)| zone.clone()).into());
+    set("ring", ring.map(|(_, standing)| *standing).into());
     let role = node.report.as_ref().and_then(|report| report.text("role")).map(str::to_owned);
-    say(
+    set(
         "role",
         role.unwrap_or_else(|| if learner.is_some() { "follower" } else { "data" }.to_owned()).into(),
     );
-    // Of a node that answers this would change with every look.
-    say("reported_ms", node.trouble.as_ref().map(|_| node.reported_ms).filter(|at_ms| *at_ms > 0).into());
+    // A node that answers would show another time at every read.
+    set("reported_ms", node.trouble.as_ref().map(|_| node.reported_ms).filter(|at_ms| *at_ms > 0).into());
     if let Some(report) = &node.report {
-        say("version", report.text("version").into());
-        say("region", report.text("region").into());
-        say("numbers", numbers_of(report));
+        set("version", report.text("version").into());
+        set("region", report.text("region").into());
+        set("numbers", numbers_of(report));
         let round_trips = report.round_trips.iter();
         let round_trips: Map<String, Value> =
             round_trips.map(|trip| (hex(trip.peer), rounded(trip.millis))).collect();
-        say("round_trips_ms", round_trips.into());
-        say("recent", series_of(&report.series));
+        set("round_trips_ms", round_trips.into());
+        set("recent", series_of(&report.series));
     }
     Value::Object(shown)
 }
@@ -169,7 +171,7 @@ fn alarm_of(alarm: &Alarm, names: &BTreeMap<NodeId, String>) -> Value {
     let (kind, advice) = match (alarm.kind, alarm.origin) {
         (AlarmKind::NoSpace, AlarmOrigin::Disk) => (
             "NOSPACE",
-            "the disk is nearly full: make room on it, and the alarm clears itself; until then nothing that grows is accepted",
+            "the disk is nearly full: free space on it, and the alarm clears itself; until then nothing that grows is accepted",
         ),
         (AlarmKind::NoSpace, AlarmOrigin::Healed) => {
             ("NOSPACE", "its cause is gone and nothing is refused; `althing alarm disarm` removes it")
@@ -268,8 +270,18 @@ pub async fn event_list(rest: &Rest) -> Value {
         let Some(report) = &node.report else { continue };
         all.extend(report.events.iter().map(|event| (event.at_ms, name_in(&names, node.id), event)));
     }
+    // Who was refused what is for those who grant it.
+    let is_root =
+        !rest.handle().auth().is_on() || rest.caller.as_ref().is_some_and(|caller| caller.rights().is_root());
+    all.retain(|(_, _, event)| is_root || !REFUSALS.contains(&event.kind.as_str()));
     all.sort_by(|left, right| right.0.cmp(&left.0).then_with(|| left.1.cmp(&right.1)));
-    all.truncate(EVENTS_MAX);
+    // A flood of refusals does not drive others out.
+    let mut shown_of = [0, 0];
+    all.retain(|(_, _, event)| {
+        let shown = &mut shown_of[usize::from(REFUSALS.contains(&event.kind.as_str()))];
+        *shown += 1;
+        *shown <= EVENTS_MAX
+    });
     let shown = all.into_iter().map(|(at_ms, node, event)| {
         object!({ "at_ms": at_ms, "node": node, "kind": event.kind, "text": event.text })
     });

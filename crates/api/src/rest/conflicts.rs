@@ -12,11 +12,12 @@ use axum::response::Response;
 use base::Code;
 use base::limits::MESH_PAGE_KEYS_MAX;
 use bytes::Bytes;
-use mesh::{Conflict, ConflictPage, Key, Record, Reply, Request, conflict_row_key};
+use mesh::{Conflict, ConflictPage, Key, ListConflicts, Record, conflict_row_key};
 use serde_json::{Value, json as object};
 use std::fmt::Write as _;
+use std::sync::Arc;
 
-pub const LIST_PARAMS: [&str; 3] = ["limit", "page", "key"];
+pub const LIST_PARAMS: [&str; 4] = ["limit", "page", "key", "filter"];
 const LIMIT_MAX: u64 = 1_000;
 const LIMIT_DEFAULT: u64 = 100;
 /// Pages of the log that are looked through for the conflicts of one key.
@@ -25,18 +26,31 @@ const PAGES_MAX: usize = 16;
 pub async fn list(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
     head.query.only(&LIST_PARAMS)?;
     let limit = head.query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT) as usize;
-    let after = head.query.get("page").map(parse_id).transpose()?;
-    let wanted = head.query.get("key").map(|_| head.key()).transpose()?;
-    let ConflictPage { conflicts: found, next, missing } = match &wanted {
-        None => listed(&rest, after, limit).await?,
-        Some(key) => of_key(&rest, key, after, limit).await?,
-    };
-    Ok(json(&page_of(&rest, &ConflictPage { conflicts: found, next, missing })))
+    let page = head.query.get("page").unwrap_or("");
+    if head.query.get("key").is_some() {
+        let found = of_key(&rest, &head.key()?, place_of(page)?, limit).await?;
+        return Ok(json(&page_of(&rest, &found)));
+    }
+    Ok(json(&filtered(&rest, head.query.get("filter").unwrap_or(""), page, limit).await?))
 }
 
-/// The first page, for a stream of events.
-pub async fn first_page(rest: &Rest, limit: usize) -> Result<Value, Refusal> {
-    Ok(page_of(rest, &listed(rest, None, limit).await?))
+/// Where a page begins; empty for the first.
+fn place_of(page: &str) -> Result<Option<Bytes>, Refusal> {
+    Some(page).filter(|page| !page.is_empty()).map(parse_id).transpose()
+}
+
+/// A page of conflicts whose namespace and key have this text in them.
+pub async fn filtered(rest: &Rest, filter: &str, page: &str, limit: usize) -> Result<Value, Refusal> {
+    let after = place_of(page)?;
+    if filter.is_empty() {
+        return Ok(page_of(rest, &listed(rest, after, limit).await?));
+    }
+    let spaces = rest.spaces().here(rest.handle());
+    let is_wanted = |conflict: &Conflict| {
+        let space = spaces.name_of(conflict.key.namespace_id()).unwrap_or("?");
+        format!("{space}/{}", String::from_utf8_lossy(&conflict.key.name())).contains(filter)
+    };
+    Ok(page_of(rest, &matching(rest, is_wanted, after, limit).await?))
 }
 
 fn page_of(rest: &Rest, ConflictPage { conflicts: found, next, missing }: &ConflictPage) -> Value {
@@ -49,10 +63,20 @@ fn page_of(rest: &Rest, ConflictPage { conflicts: found, next, missing }: &Confl
     })
 }
 
-/// Those of one key after a position, within a bounded number of pages; the next request continues there.
+/// The conflicts of one key after a position, within a bounded number of pages; the next request continues there.
 pub async fn of_key(
     rest: &Rest,
     key: &Key,
+    after: Option<Bytes>,
+    limit: usize,
+) -> Result<ConflictPage, Refusal> {
+    matching(rest, |conflict| conflict.key == *key, after, limit).await
+}
+
+/// The same for those that are wanted.
+async fn matching(
+    rest: &Rest,
+    is_wanted: impl Fn(&Conflict) -> bool,
     after: Option<Bytes>,
     limit: usize,
 ) -> Result<ConflictPage, Refusal> {
@@ -61,9 +85,9 @@ pub async fn of_key(
         let page = listed(rest, found.next.take(), MESH_PAGE_KEYS_MAX).await?;
         found.missing.extend(page.missing);
         found.next = page.next;
-        let room = limit - found.conflicts.len();
-        let mut ours = page.conflicts.into_iter().filter(|conflict| conflict.key == *key);
-        found.conflicts.extend(ours.by_ref().take(room));
+        let remaining = limit - found.conflicts.len();
+        let mut ours = page.conflicts.into_iter().filter(&is_wanted);
+        found.conflicts.extend(ours.by_ref().take(remaining));
         if ours.next().is_some() {
             found.next = found.conflicts.last().map(Conflict::cursor);
         }
@@ -78,13 +102,9 @@ pub async fn of_key(
 
 /// What all nodes of the region have after a position.
 pub async fn listed(rest: &Rest, after: Option<Bytes>, limit: usize) -> Result<ConflictPage, Refusal> {
-    match rest.ask(Request::Conflicts { after, limit }, None).await? {
-        Reply::Listed(mut listed) => {
-            listed.conflicts.retain(|conflict| rest.may_read(&conflict.key));
-            Ok(*listed)
-        }
-        other => unreachable!("a list is not answered by {other:?}"),
-    }
+    let mut listed = rest.get(ListConflicts { after, limit }, None).await?;
+    listed.conflicts.retain(|conflict| rest.may_read(&conflict.key));
+    Ok(listed)
 }
 
 pub async fn get(rest: Rest, Path(id): Path<String>) -> Result<Response, Refusal> {
@@ -108,7 +128,7 @@ pub async fn restore(rest: Rest, Path(id): Path<String>) -> Result<Response, Ref
             (write.attributes.fence, write.attributes.home) = (Some(fence), Some(home));
         }
     }
-    let record = settled(&rest, rest.ask(Request::write(write), None).await?)?;
+    let record = settled(&rest, rest.ask(Arc::new(write), None).await?)?;
     let counts = clock::by_region(&record.context, |region| rest.region_name(region));
     let mut response = json(&object!({
         "status": "restored",
@@ -164,7 +184,7 @@ fn parse_id(name: &str) -> Result<Bytes, Refusal> {
         .ok_or_else(|| Refusal::bad(format!("`{name}` is no id of a conflict; GET /v1/conflicts tells them")))
 }
 
-fn render(rest: &Rest, conflict: &Conflict) -> Value {
+pub fn render(rest: &Rest, conflict: &Conflict) -> Value {
     let Conflict { key, winner, loser, rule, source, at_ms } = conflict;
     let spaces = rest.spaces().here(rest.handle());
     let counts = |record: &Record| clock::by_region(&record.context, |region| rest.region_name(region));
@@ -179,6 +199,7 @@ fn render(rest: &Rest, conflict: &Conflict) -> Value {
         "resolution_strategy": rule.name(),
         "winning_value": value::show(winner).0,
         "losing_value": value::show(loser).0,
+        "losing_values": value::show_all(loser),
         "winning_clock": counts(winner),
         "losing_clock": counts(loser),
         "local_clock": counts(local),

@@ -6,16 +6,17 @@ use super::refusal::Refusal;
 use super::request_head::{WholeBody, parse_json};
 use super::{Rest, json};
 use crate::audit;
+use crate::grpc::lock::now_unix_ms;
 use axum::extract::RawQuery;
 use axum::response::Response;
 use base::{Code, KeyRange, LeaseId, Revision, key_range};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use coord::PastChange;
 use coord::call::Call;
 use coord::reply::{Body, KeyValue, RangeReply};
 use coord::request::{Compare, Delete, Put, Range, Relation, Request, Target, Txn};
+use coord::{CompactionState, PastChange};
 use serde::Deserialize;
 use serde_json::{Map, Value, json as object};
 use server::{Handle, RequiredAccess};
@@ -106,7 +107,7 @@ async fn list_folders(
         };
         match folder {
             Some(folder) => folders.push((folder, before.saturating_sub(found.count))),
-            None => keys.push(head_of(&first)),
+            None => keys.push(Value::Object(head_of(&first))),
         }
     }
     let shown = folders.iter().map(|(folder, count)| {
@@ -144,7 +145,7 @@ async fn range(
     ranged(handle, range).await
 }
 
-async fn ranged(handle: &Handle, range: Range) -> Result<(Revision, RangeReply), Refusal> {
+pub async fn ranged(handle: &Handle, range: Range) -> Result<(Revision, RangeReply), Refusal> {
     let reply = handle.kv().submit(range).await?;
     Ok((reply.revision, reply.body))
 }
@@ -248,18 +249,24 @@ pub async fn history(rest: Rest, RawQuery(query): RawQuery) -> Result<Response, 
     handle.auth().permit(RequiredAccess::Read(vec![KeyRange::single(key.clone())])).await?;
     let (past, more) = handle.kv().history(key, limit).await?;
     Ok(json(&object!({
-        "changes": past.iter().map(change_of).collect::<Vec<_>>(),
+        "changes": past.iter().map(|past| change_of(past, now_unix_ms())).collect::<Vec<_>>(),
         "more": more,
         "compact_revision": handle.status().compacted.0,
     })))
 }
 
-fn change_of(change: &PastChange) -> Value {
+/// What is not marked yet has happened by now.
+fn change_of(change: &PastChange, now_ms: i64) -> Value {
     let put = change.put.as_ref();
+    let compacted_at_ms = match change.compacted {
+        CompactionState::Readable => None,
+        CompactionState::Compacted(at) => Some(at.unwrap_or(now_ms)),
+    };
     object!({
         "revision": change.revision.0,
         "deleted": put.is_none(),
-        "at_ms": change.millis,
+        "at_ms": change.millis.unwrap_or(now_ms),
+        "compacted_at_ms": compacted_at_ms,
         "create_revision": put.map(|put| put.create.0),
         "version": put.map(|put| put.version),
         "lease": put.filter(|put| put.lease != LeaseId::NONE).map(|put| hex(put.lease)),
@@ -267,18 +274,18 @@ fn change_of(change: &PastChange) -> Value {
     })
 }
 
-fn head_of(kv: &KeyValue) -> Value {
+fn head_of(kv: &KeyValue) -> Map<String, Value> {
     let mut shown = Map::new();
     put_bytes(&mut shown, "key", &kv.key);
     shown.insert("create_revision".into(), kv.create_revision.0.into());
     shown.insert("mod_revision".into(), kv.mod_revision.0.into());
     shown.insert("version".into(), kv.version.into());
     shown.insert("lease".into(), (kv.lease != LeaseId::NONE).then(|| hex(kv.lease)).into());
-    Value::Object(shown)
+    shown
 }
 
-fn whole_of(kv: &KeyValue) -> Map<String, Value> {
-    let Value::Object(mut shown) = head_of(kv) else { unreachable!("it is an object") };
+pub fn whole_of(kv: &KeyValue) -> Map<String, Value> {
+    let mut shown = head_of(kv);
     put_bytes(&mut shown, "value", &kv.value);
     shown.insert("value_bytes".into(), kv.value.len().into());
     shown
@@ -325,7 +332,7 @@ fn from_base64(name: &str, text: &str) -> Result<Bytes, Refusal> {
 }
 
 /// The smallest key behind this one.
-fn after(key: &Bytes) -> Bytes {
+pub fn after(key: &Bytes) -> Bytes {
     [&key[..], b"\0"].concat().into()
 }
 

@@ -6,7 +6,7 @@ use super::refusal::Refusal;
 use super::request_head::{RequestHead, WholeBody, parse_json};
 use super::value::{self, text_of};
 use super::write::{decimal_of, perform, plain, put_of};
-use super::{Rest, clock, data, json, read_result};
+use super::{Rest, clock, collection_ops, collections, data, json, read_result};
 use axum::response::Response;
 use base::Code;
 use mesh::{Body, Decimal, Key, Kind, Op, Record};
@@ -15,10 +15,22 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 pub const POST_PARAMS: [&str; 4] = ["w", "sloppy", "timeout_ms", "type"];
-pub const GET_PARAMS: [&str; 4] = ["r", "timeout_ms", "contains", "type"];
+pub const GET_PARAMS: [&str; 11] = [
+    "r",
+    "timeout_ms",
+    "contains",
+    "element",
+    "type",
+    "limit",
+    "page",
+    "rank",
+    "min_score",
+    "max_score",
+    "reverse",
+];
 
 /// Types by the names that paths use.
-const TYPES: [(&str, Kind); 10] = [
+const TYPES: [(&str, Kind); 16] = [
     ("counter", Kind::Counter),
     ("pncounter", Kind::Counter),
     ("gcounter", Kind::GrowingCounter),
@@ -29,10 +41,16 @@ const TYPES: [(&str, Kind); 10] = [
     ("delta_numeric", Kind::Numeric),
     ("numeric", Kind::Numeric),
     ("siblings", Kind::Siblings),
+    ("bigset", Kind::BigSet),
+    ("map", Kind::Map),
+    ("sorted_set", Kind::SortedSet),
+    ("list", Kind::List),
+    ("flag", Kind::Flag),
+    ("hyperloglog", Kind::HyperLogLog),
 ];
 
 /// `counter:visits` names a type and a key. Where the query names the type, the whole of it is the key.
-fn parse_name<'a>(name: &'a str, named: Option<&'a str>) -> Result<(Kind, &'a str), Refusal> {
+pub fn parse_name<'a>(name: &'a str, named: Option<&'a str>) -> Result<(Kind, &'a str), Refusal> {
     let apart = named.map(|kind| (kind, name)).or_else(|| name.split_once(':'));
     let (kind, key) = apart.ok_or_else(|| {
         let right = "TYPE:KEY, as counter:visits, set:tags or delta_numeric:account, or KEY with ?type=TYPE";
@@ -54,7 +72,7 @@ enum CrdtOperation {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Argument<'a> {
+struct ValueArgument<'a> {
     amount: Option<i64>,
     element: Option<String>,
     #[serde(borrow)]
@@ -70,7 +88,8 @@ fn parse_operation(kind: Kind, word: &str, body: &[u8]) -> Result<CrdtOperation,
         (Kind::Numeric, "add" | "subtract") => r#"{"delta": "12.50"}"#,
         _ => r#"{"value": …}"#,
     };
-    let argument: Argument<'_> = if body.is_empty() { Argument::default() } else { parse_json(body, right)? };
+    let argument: ValueArgument<'_> =
+        if body.is_empty() { ValueArgument::default() } else { parse_json(body, right)? };
     let missing = || Refusal::bad(format!("the operation `{word}` needs an argument; right is {right}"));
     let op = match (kind, word) {
         (Kind::Counter | Kind::GrowingCounter, "increment" | "decrement") => {
@@ -97,7 +116,18 @@ fn parse_operation(kind: Kind, word: &str, body: &[u8]) -> Result<CrdtOperation,
     Ok(CrdtOperation::Change(op))
 }
 
-fn element(argument: Argument<'_>) -> Option<String> {
+/// An operation that changes the value.
+pub fn parse_change(kind: Kind, word: &str, body: &[u8]) -> Result<Op, Refusal> {
+    if kind.collection().is_some() {
+        return collection_ops::parse_change(kind, word, body);
+    }
+    match parse_operation(kind, word, body)? {
+        CrdtOperation::Change(op) => Ok(op),
+        CrdtOperation::Contains(_) => Err(Refusal::bad(format!("`{word}` changes nothing; read the key"))),
+    }
+}
+
+fn element(argument: ValueArgument<'_>) -> Option<String> {
     argument.element
 }
 
@@ -108,6 +138,9 @@ fn unknown(kind: Kind, word: &str) -> Refusal {
         Kind::Set => "add, remove, contains and delete",
         Kind::Register | Kind::Siblings | Kind::Custom => "set and delete",
         Kind::Numeric => "add, subtract, set and delete",
+        Kind::Flag | Kind::Map | Kind::SortedSet | Kind::List | Kind::HyperLogLog | Kind::BigSet => {
+            collection_ops::words(kind)
+        }
     };
     Refusal::bad(format!("a {} has no operation `{word}`; it has {words}", value::kind_name(kind)))
 }
@@ -121,6 +154,9 @@ pub async fn post(rest: Rest, head: RequestHead, WholeBody(body): WholeBody) -> 
     })?;
     let (kind, text) = parse_name(name, head.query.get("type"))?;
     let key = head.key_of(text)?;
+    if kind.collection().is_some() {
+        return collections::post(&rest, &head, key, (kind, word), &body).await;
+    }
     let op = match parse_operation(kind, word, &body)? {
         CrdtOperation::Change(op) => op,
         CrdtOperation::Contains(element) => return contains(&rest, &head, key, &element).await,
@@ -131,7 +167,11 @@ pub async fn post(rest: Rest, head: RequestHead, WholeBody(body): WholeBody) -> 
 pub async fn delete(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
     head.query.only(&POST_PARAMS)?;
     let (kind, text) = parse_name(head.key_text()?, head.query.get("type"))?;
-    change(&rest, &head, head.key_of(text)?, kind, Op::Delete).await
+    let key = head.key_of(text)?;
+    if kind.collection().is_some() {
+        return collections::delete(&rest, &head, key, kind).await;
+    }
+    change(&rest, &head, key, kind, Op::Delete).await
 }
 
 async fn change(rest: &Rest, head: &RequestHead, key: Key, kind: Kind, op: Op) -> Result<Response, Refusal> {
@@ -146,14 +186,17 @@ pub async fn get(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
     head.query.only(&GET_PARAMS)?;
     let (kind, text) = parse_name(head.key_text()?, head.query.get("type"))?;
     let key = head.key_of(text)?;
+    if kind.collection().is_some() {
+        return collections::get(&rest, &head, key, kind).await;
+    }
     if let Some(element) = head.query.get("contains") {
         return contains(&rest, &head, key, element).await;
     }
-    let sight = read_result::read(&rest, &head, key).await?;
-    let record = sight.live(&rest, &head)?;
+    let result = read_result::read(&rest, &head, key).await?;
+    let record = result.live(&rest, &head)?;
     check_kind(&record, kind)?;
     let mut response = json(&render(&rest, &record));
-    sight.head(&rest, &head, &mut response)?;
+    result.head(&rest, &head, &mut response)?;
     Ok(response)
 }
 
@@ -170,8 +213,8 @@ fn check_kind(record: &Record, kind: Kind) -> Result<(), Refusal> {
 
 /// A set that is not there contains nothing.
 async fn contains(rest: &Rest, head: &RequestHead, key: Key, element: &str) -> Result<Response, Refusal> {
-    let sight = read_result::read(rest, head, key).await?;
-    let record = sight.record.as_ref().filter(|record| record.is_live(super::request_head::now_ms()));
+    let result = read_result::read(rest, head, key).await?;
+    let record = result.record.as_ref().filter(|record| record.is_live(super::request_head::now_ms()));
     let contains = match record {
         None => false,
         Some(record) => {
@@ -180,18 +223,18 @@ async fn contains(rest: &Rest, head: &RequestHead, key: Key, element: &str) -> R
         }
     };
     let mut response = json(&serde_json::json!({ "element": element, "contains": contains }));
-    sight.head(rest, head, &mut response)?;
+    result.head(rest, head, &mut response)?;
     Ok(response)
 }
 
 fn render(rest: &Rest, record: &Record) -> Map<String, Value> {
     let mut said = Map::new();
-    let mut say = |name: &str, value: Value| said.insert(name.to_owned(), value);
+    let mut add = |name: &str, value: Value| said.insert(name.to_owned(), value);
     match &record.body {
         Body::Set(set) => {
             let elements: Vec<Value> = set.elements().map(|element| text_of(element).into()).collect();
-            say("size", elements.len().into());
-            say("elements", elements.into());
+            add("size", elements.len().into());
+            add("elements", elements.into());
         }
         Body::Counter(tally) => {
             let number = |units: i128| {
@@ -202,13 +245,16 @@ fn render(rest: &Rest, record: &Record) -> Map<String, Value> {
                 }
             };
             let parts = value::parts_by_region(record, |region| rest.region_name(region));
-            say("value", number(tally.value()));
-            say("state", parts.into_iter().map(|(region, part)| (region, number(part))).collect());
+            add("value", number(tally.value()));
+            add("state", parts.into_iter().map(|(region, part)| (region, number(part))).collect());
+        }
+        Body::Collection(_) => {
+            add("size", collections::size_of(record));
         }
         Body::Register(_) | Body::Siblings(_) => {
             let shown = serde_json::to_value(value::show(record).0).unwrap_or(Value::Null);
-            say("value", shown);
-            say("vector_clock", {
+            add("value", shown);
+            add("vector_clock", {
                 let counts = clock::by_region(&record.context, |region| rest.region_name(region));
                 counts.into_iter().map(|(region, count)| (region, Value::from(count))).collect()
             });
@@ -217,7 +263,7 @@ fn render(rest: &Rest, record: &Record) -> Map<String, Value> {
     said
 }
 
-/// What is too large for a number of JSON is text.
+/// A number that is too large for JSON is text.
 fn whole(units: i128) -> Value {
     i64::try_from(units).map_or_else(|_| Value::from(units.to_string()), Value::from)
 }

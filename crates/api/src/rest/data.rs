@@ -6,7 +6,6 @@
 use super::explain::PendingExplanation;
 use super::refusal::Refusal;
 use super::request_head::{RequestHead, WholeBody};
-use super::store::raw;
 use super::value::{self, ShownValue};
 use super::{Rest, clock, date, explain, json, read_result, session, write};
 use axum::http::HeaderValue;
@@ -98,19 +97,10 @@ pub fn part(rest: &Rest, record: &Record) -> Map<String, Value> {
 
 pub async fn get(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
     head.query.only(&GET_PARAMS)?;
-    let explaining = PendingExplanation::begin(&head)?;
-    let key = head.key()?;
-    let sight = read_result::read(&rest, &head, key.clone()).await?;
-    let record = sight.live(&rest, &head)?;
-    let content_type = value::content_type(&record);
-    let mut response = if head.query.flag("raw")? || value::wants_raw(&head.headers, content_type) {
-        raw(&record)
-    } else {
-        let explain = explain::ended(explaining, &rest, &head, &key, &record).await;
-        json(&DataReadBody { key: head.key_text()?, shown: RecordBody::of(&rest, &record), explain })
-    };
-    sight.head(&rest, &head, &mut response)?;
-    Ok(response)
+    read_result::read_and_show(&rest, &head, |key, record, explain| {
+        json(&DataReadBody { key, shown: RecordBody::of(&rest, record), explain })
+    })
+    .await
 }
 
 #[derive(Serialize)]
@@ -139,12 +129,25 @@ async fn commit(
     write: mesh::Write,
     status: &'static str,
 ) -> Result<Response, Refusal> {
+    write_and_show(rest, head, write, |record, explain| {
+        let vector_clock = clock::by_region(&record.context, |region| rest.region_name(region));
+        json(&DataWriteBody { status, vector_clock, explain })
+    })
+    .await
+}
+
+/// Answers a write of one key with what `show` makes of the record and the explanation.
+pub async fn write_and_show(
+    rest: &Rest,
+    head: &RequestHead,
+    write: mesh::Write,
+    show: impl FnOnce(&Record, Option<Value>) -> Response,
+) -> Result<Response, Refusal> {
     let explaining = PendingExplanation::begin(head)?;
     let key = write.key.clone();
     let record = write::perform(rest, head, write).await?;
-    let vector_clock = clock::by_region(&record.context, |region| rest.region_name(region));
     let explain = explain::ended(explaining, rest, head, &key, &record).await;
-    let mut response = json(&DataWriteBody { status, vector_clock, explain });
+    let mut response = show(&record, explain);
     head_of_write(rest, head, &record, &mut response).await?;
     Ok(response)
 }
@@ -182,7 +185,7 @@ async fn replicated_to(
     }
     let (_, others) = rest.mesh().regions();
     if others.len() <= 1 {
-        return Ok(Some(others.into_iter().map(|abroad| abroad.region.name).collect()));
+        return Ok(Some(others.into_iter().map(|remote| remote.region.name).collect()));
     }
     let reached = rest.mesh().reached(record.header.dot).await?;
     Ok((!reached.is_empty()).then(|| reached.into_iter().map(|region| rest.region_name(region)).collect()))

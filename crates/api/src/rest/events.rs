@@ -3,9 +3,11 @@
 //! of JSON Merge Patch (RFC 7386), whenever it has changed; nothing is computed for topics that are not asked for.
 
 use super::access::GivenAuthorization;
+use super::locks::LockQuery;
 use super::query::Query;
 use super::refusal::Refusal;
-use super::{Rest, cluster, conflicts, guard, locks, regions, ring};
+use super::{Rest, cluster, conflicts, event_stream, locks, regions, ring};
+use crate::grpc::lock_view::TimeLeft;
 use axum::body::Body;
 use axum::extract::RawQuery;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -24,10 +26,20 @@ use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
 const TICK: Duration = Duration::from_secs(2);
 /// With nothing new, a comment every so many ticks shows that the stream is alive.
 const TICKS_SILENT_MAX: u32 = 5;
-/// Locks and conflicts of a stream: the first page.
-const ROWS: usize = 50;
+/// Locks and conflicts of a page, if the request does not say.
+const ROWS: u64 = 50;
+const ROWS_MAX: u64 = 200;
 /// Messages that the client has not taken yet.
 const WAITING_MAX: usize = 4;
+
+const PARAMS: [&str; 4] = ["topics", "filter", "page", "limit"];
+
+/// Which locks and conflicts a stream tells of.
+struct Rows {
+    filter: String,
+    page: String,
+    limit: usize,
+}
 
 static STREAMS: AtomicUsize = AtomicUsize::new(0);
 
@@ -79,14 +91,19 @@ impl Topic {
         Topic::ALL.iter().find(|(_, topic)| *topic == self).map_or("", |(name, _)| name)
     }
 
-    async fn document(self, rest: &Rest) -> Result<Value, Refusal> {
+    async fn document(self, rest: &Rest, rows: &Rows) -> Result<Value, Refusal> {
+        let Rows { filter, page, limit } = rows;
         match self {
             Topic::Cluster => Ok(cluster::document(rest).await),
             Topic::Events => Ok(cluster::event_list(rest).await),
             Topic::Ring => Ok(ring::document(rest)),
             Topic::Regions => Ok(regions::document(rest)),
-            Topic::Locks => locks::listed(rest, "", "", ROWS).await,
-            Topic::Conflicts => conflicts::first_page(rest, ROWS).await,
+            Topic::Locks => {
+                let time_left = TimeLeft::LeftOut;
+                let asked = LockQuery { prefix: "", filter, page, limit: *limit, time_left };
+                locks::listed(rest, &asked).await
+            }
+            Topic::Conflicts => conflicts::filtered(rest, filter, page, *limit).await,
         }
     }
 }
@@ -97,7 +114,10 @@ pub async fn get(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     let query = Query::parse(query.as_deref().unwrap_or(""))?;
-    query.only(&["topics"])?;
+    query.only(&PARAMS)?;
+    let text = |name: &str| query.get(name).unwrap_or("").to_owned();
+    let limit = query.number("limit", 1, ROWS_MAX)?.unwrap_or(ROWS) as usize;
+    let rows = Rows { filter: text("filter"), page: text("page"), limit };
     let names = query.get("topics").unwrap_or("cluster,events");
     let topics = names.split(',').map(Topic::named).collect::<Result<Vec<_>, _>>()?;
     let message = "too many pages are open; close one, or read the documents themselves now and then";
@@ -105,7 +125,9 @@ pub async fn get(
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
     let topics = topics.into_iter().map(|topic| TopicState { topic, told: None }).collect();
     let stopping = rest.shared.stopping.clone();
-    tokio::spawn(EventStream { rest, given: given.0.into(), topics, sender, _slot: slot }.run(stopping));
+    tokio::spawn(
+        EventStream { rest, given: given.0.into(), topics, rows, sender, _slot: slot }.run(stopping),
+    );
     let body = Body::from_stream(ReceiverStream::new(receiver).map(Ok::<_, Infallible>));
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
     Ok((headers, body).into_response())
@@ -115,6 +137,7 @@ struct EventStream {
     rest: Rest,
     given: Arc<[u8]>,
     topics: Vec<TopicState>,
+    rows: Rows,
     sender: mpsc::Sender<String>,
     _slot: StreamSlot,
 }
@@ -129,7 +152,7 @@ impl EventStream {
     async fn run(mut self, mut stopping: watch::Receiver<bool>) {
         let mut silent = 0;
         loop {
-            if !self.is_permitted().await {
+            if !event_stream::readmit(&mut self.rest, &self.given).await {
                 let _ = self.sender.send("event: end\ndata: \"auth\"\n\n".to_owned()).await;
                 return;
             }
@@ -152,26 +175,11 @@ impl EventStream {
         }
     }
 
-    /// Permissions may change while a stream is open.
-    async fn is_permitted(&mut self) -> bool {
-        if !self.rest.handle().auth().is_on() {
-            self.rest.caller = None;
-            return true;
-        }
-        match guard::caller_of(self.rest.handle(), &self.given).await {
-            Ok(caller) => {
-                self.rest.caller = Some(caller);
-                true
-            }
-            Err(_) => false,
-        }
-    }
-
     async fn news(&mut self) -> String {
         let mut out = String::new();
         for state in &mut self.topics {
             let name = state.topic.name();
-            match state.topic.document(&self.rest).await {
+            match state.topic.document(&self.rest, &self.rows).await {
                 Ok(now) => {
                     let (event, data) = match &state.told {
                         None => (name.to_owned(), Some(now.clone())),

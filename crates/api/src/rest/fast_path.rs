@@ -23,7 +23,7 @@ use axum::response::IntoResponse;
 use base::Code;
 use bytes::{Buf, Bytes};
 use conn::FastConn;
-use head::{HeaderCache, ParsedHead, ParsedHeaders, Plain, PlainOperation};
+use head::{HeaderCache, ParsedHead, ParsedHeaders, PlainOperation, PlainRequest};
 use mesh::{Key, namespaces};
 use server::{Audit, AuditClass, AuditEntry, DataCaller, IdentifiedBy};
 use std::net::SocketAddr;
@@ -98,7 +98,7 @@ impl RestFastPath {
     async fn read_whole<S>(
         &self,
         conn: &mut FastConn<S>,
-        plain: &Plain,
+        plain: &PlainRequest,
         incomplete: &mut Option<IncompleteRequest>,
     ) -> Option<()>
     where
@@ -134,7 +134,7 @@ impl RestFastPath {
     async fn serve_request<S>(
         &self,
         conn: &mut FastConn<S>,
-        plain: Plain,
+        plain: PlainRequest,
         headers: &ParsedHeaders,
         cached_caller: &mut CachedCaller,
     ) -> Option<()>
@@ -144,14 +144,14 @@ impl RestFastPath {
         let whole = plain.head_bytes + plain.body_bytes;
         match self.rest.handle().audit() {
             None => self.admit_and_answer(conn, &plain, headers, cached_caller).await,
-            // What is rare is kept out of the future that every connection holds.
+            // The rare case is kept out of the future that every connection holds.
             Some(audit) => {
                 let recording =
                     self.record(audit, &plain, headers, &conn.input[plain.key.clone()], cached_caller);
                 let begun = conn.out.len();
                 let answered = self.admit_and_answer(conn, &plain, headers, cached_caller);
                 Box::pin(recording.around(answered)).await;
-                // Who asked last may be another one than who is refused now.
+                // The cached caller may be another user than the one that is refused now.
                 if let Some(caller) = &cached_caller.rest.caller
                     && cached_caller.is_authorized_by(headers)
                 {
@@ -170,7 +170,7 @@ impl RestFastPath {
     async fn admit_and_answer<S>(
         &self,
         conn: &mut FastConn<S>,
-        plain: &Plain,
+        plain: &PlainRequest,
         headers: &ParsedHeaders,
         cached_caller: &mut CachedCaller,
     ) where
@@ -189,12 +189,12 @@ impl RestFastPath {
     fn record(
         &self,
         audit: &Audit,
-        plain: &Plain,
+        plain: &PlainRequest,
         headers: &ParsedHeaders,
         key: &[u8],
         cached_caller: &CachedCaller,
     ) -> Recording {
-        let (class, operation) = match plain.what {
+        let (class, operation) = match plain.operation {
             PlainOperation::StoreGet => (AuditClass::Read, "GET /api/v1/store/keys/{*key}"),
             PlainOperation::StorePost => (AuditClass::Change, "POST /api/v1/store/keys"),
             PlainOperation::DataGet => (AuditClass::Read, "GET /v1/data/{*key}"),
@@ -242,11 +242,11 @@ impl RestFastPath {
     async fn answer(
         &self,
         rest: &Rest,
-        plain: &Plain,
+        plain: &PlainRequest,
         (headers, key, body): (&ParsedHeaders, &[u8], &[u8]),
         out: &mut Vec<u8>,
     ) {
-        let answered = match plain.what {
+        let answered = match plain.operation {
             _ if !headers.names_a_session_at_most() => {
                 Box::pin(self.answer_by_handler(rest, plain, (headers, key, body), out)).await
             }
@@ -268,7 +268,7 @@ impl RestFastPath {
     async fn answer_by_handler(
         &self,
         rest: &Rest,
-        plain: &Plain,
+        plain: &PlainRequest,
         (headers, key, body): (&ParsedHeaders, &[u8], &[u8]),
         out: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
@@ -279,7 +279,7 @@ impl RestFastPath {
             asked.query = Query::parse("r=1")?;
         }
         let (rest, body) = (rest.clone(), WholeBody(Bytes::copy_from_slice(body)));
-        let response = match plain.what {
+        let response = match plain.operation {
             PlainOperation::StoreGet => store::get(rest, asked).await?,
             PlainOperation::DataGet => data::get(rest, asked).await?,
             PlainOperation::StorePost => store::post(rest, asked, body).await?,
@@ -289,10 +289,16 @@ impl RestFastPath {
         Ok(())
     }
 
-    async fn get(&self, rest: &Rest, plain: &Plain, key: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    async fn get(
+        &self,
+        rest: &Rest,
+        plain: &PlainRequest,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
         let r = plain.of_one.then_some(1);
         let record = store::live(rest, rest.read(Key::new(self.space, key), r, None).await?)?;
-        match (answer::plain_value(&record), plain.what) {
+        match (answer::plain_value(&record), plain.operation) {
             (Some(value), PlainOperation::DataGet) => {
                 answer::found_in_data(rest, key, &record, value, None, out)
             }
@@ -310,7 +316,7 @@ impl RestFastPath {
     async fn get_in_session(
         &self,
         rest: &Rest,
-        plain: &Plain,
+        plain: &PlainRequest,
         (headers, key): (&ParsedHeaders, &[u8]),
         out: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
@@ -318,14 +324,14 @@ impl RestFastPath {
         if plain.of_one {
             asked.query = Query::parse("r=1")?;
         }
-        let sight = read_result::read(rest, &asked, Key::new(self.space, key)).await?;
-        let record = sight.live(rest, &asked)?;
-        let seen = session::token(&asked, sight.seen())?;
-        match (answer::plain_value(&record), plain.what) {
-            (Some(value), PlainOperation::DataGet) if sight.is_local(rest) => {
+        let result = read_result::read(rest, &asked, Key::new(self.space, key)).await?;
+        let record = result.live(rest, &asked)?;
+        let seen = session::token(&asked, result.seen())?;
+        match (answer::plain_value(&record), plain.operation) {
+            (Some(value), PlainOperation::DataGet) if result.is_local(rest) => {
                 answer::found_in_data(rest, key, &record, value, seen.as_ref(), out);
             }
-            (Some(value), _) if sight.is_local(rest) => {
+            (Some(value), _) if result.is_local(rest) => {
                 answer::found_in_store(rest, key, &record, value, seen.as_ref(), out);
             }
             _ => self.answer_by_handler(rest, plain, (headers, key, &[]), out).await?,
@@ -389,7 +395,7 @@ impl CachedCaller {
         self.identity.as_ref().filter(|_| headers.authorization.is_empty() && !headers.is_passed_on)
     }
 
-    /// What a request is authorized by: its own header, or the certificate of its client.
+    /// The header that authorizes a request: its own, or that made of its client's certificate.
     fn authorization<'a>(&'a self, headers: &'a ParsedHeaders) -> &'a [u8] {
         self.certificate(headers).map_or(&headers.authorization, |identity| &identity.certificate_token)
     }
@@ -400,7 +406,7 @@ impl CachedCaller {
     }
 }
 
-/// Who is on the other end of a connection.
+/// The client at the other end of a connection.
 pub struct Client<'a> {
     pub slot_guard: &'a SlotGuard,
     pub address: Option<SocketAddr>,

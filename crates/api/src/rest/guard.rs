@@ -44,7 +44,7 @@ pub enum RouteAccess {
     Write,
     /// Both, as the answer shows what the key holds.
     ReadAndWrite,
-    /// Each key by what is done with it.
+    /// `read` or `write` on each key, by the operation on it.
     ReadOrWrite,
     /// `read` on the keys of conflicts, in whichever namespace; others are not shown.
     ReadConflicts,
@@ -81,10 +81,12 @@ impl RouteAccess {
 pub struct GuardState {
     pub rest: Rest,
     pub needs: Arc<[(&'static str, RouteAccess)]>,
+    /// As the router reads it.
+    pub pattern: Arc<str>,
 }
 
 pub async fn check(State(guarded): State<GuardState>, request: Request, next: Next) -> Response {
-    let GuardState { rest, needs } = guarded;
+    let GuardState { rest, needs, pattern } = guarded;
     // What the route does not take is refused by it.
     let need = needs.iter().find(|(method, _)| is_method(request.method(), method)).map(|(_, need)| *need);
     let Some(need) = need.filter(|need| *need != RouteAccess::Open && rest.handle().auth().is_on()) else {
@@ -92,7 +94,8 @@ pub async fn check(State(guarded): State<GuardState>, request: Request, next: Ne
     };
     let (mut parts, body) = request.into_parts();
     let is_of_a_script = parts.headers.get(FETCH_MODE).is_some_and(|mode| mode != "navigate");
-    match admit(&rest, &mut parts, need).await {
+    let call = format!("{} {pattern}", parts.method);
+    let response = match admit(&rest, &mut parts, need).await {
         Ok(caller) => {
             parts.extensions.insert(caller);
             next.run(Request::from_parts(parts, body)).await
@@ -105,7 +108,11 @@ pub async fn check(State(guarded): State<GuardState>, request: Request, next: Ne
             }
             response
         }
+    };
+    if let (StatusCode::FORBIDDEN, Some(client)) = (response.status(), clients::current()) {
+        rest.handle().note_refused(client.refused(call));
     }
+    response
 }
 
 /// A route that takes GET takes HEAD.

@@ -3,15 +3,17 @@
 //! merging. The registry is a document of the cluster that regions exchange, so that a handler that was
 //! registered in one region is known in all.
 
+use super::documents::{now, update};
 use super::refusal::Refusal;
 use super::request_head::{WholeBody, parse_json};
+use super::write::WriteReply;
 use super::{Rest, json};
 use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::Code;
 use bytes::Bytes;
-use mesh::{Handler, Handlers, LawViolation, Reply, Request, Write, documents};
+use mesh::{Handler, Handlers, LawViolation, Write};
 use serde::Deserialize;
 use serde_json::{Value, json as object};
 use server::BoundedScripts;
@@ -25,8 +27,6 @@ const BUILT_IN: [&str; 4] = ["max", "min", "longest", "json_merge"];
 /// How long replicas may take to receive a handler, and how often they are polled.
 const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 const KNOWN_POLL: Duration = Duration::from_millis(10);
-/// How often a compare-and-set is repeated after a conflict.
-const ATTEMPTS: usize = 8;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,7 +35,7 @@ struct HandlerBody {
 }
 
 pub async fn list(rest: Rest) -> Result<Response, Refusal> {
-    let (_, registered) = now(&rest).await?;
+    let registered: Handlers = now(&rest).await?;
     let built_in = BUILT_IN.iter().map(|name| object!({ "handler": name, "built_in": true }));
     let troubles = rest.mesh().script_troubles();
     let scripts = registered.iter().map(|(name, handler)| render(name, handler, troubles.get(name)));
@@ -46,7 +46,7 @@ pub async fn get(rest: Rest, Path(name): Path<String>) -> Result<Response, Refus
     if BUILT_IN.contains(&name.as_str()) {
         return Ok(json(&object!({ "handler": name, "built_in": true })));
     }
-    let (_, registered) = now(&rest).await?;
+    let registered: Handlers = now(&rest).await?;
     let trouble = rest.mesh().script_troubles().remove(&name);
     let found = registered.get(&name).map(|handler| json(&render(&name, handler, trouble.as_ref())));
     found.ok_or_else(|| unknown(&name))
@@ -61,7 +61,7 @@ pub async fn put(
     let tried = script.clone();
     // Trying it takes a while.
     rest.mesh().try_script(move |scripts| try_out(&tried, &scripts)).await??;
-    let created = update(&rest, |registered| {
+    let created = update(&rest, |registered: &mut Handlers| {
         let created = registered.get(&name).is_none();
         let next = registered.with_tried(&name, &script, rest.region_id()).map_err(|code| match code {
             Code::BadHandler => Refusal::new(
@@ -70,17 +70,19 @@ pub async fn put(
             ),
             code => code.into(),
         })?;
-        Ok((next, created))
+        *registered = next;
+        Ok(created)
     });
     let status = if created.await? { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, axum::Json(object!({ "handler": name, "script": script }))).into_response())
 }
 
 pub async fn delete(rest: Rest, Path(name): Path<String>) -> Result<Response, Refusal> {
-    let gone = update(&rest, |registered| {
-        Ok((registered.without(&name, rest.region_id()).map_err(|_| unknown(&name))?, ()))
-    });
-    gone.await?;
+    let remove = |registered: &mut Handlers| {
+        *registered = registered.without(&name, rest.region_id()).map_err(|_| unknown(&name))?;
+        Ok(())
+    };
+    update(&rest, remove).await?;
     Ok(json(&object!({ "status": "deleted", "handler": name })))
 }
 
@@ -112,46 +114,19 @@ fn lawless(breach: &LawViolation) -> Refusal {
     Refusal::new(Code::LawlessHandler, message).with("law", law).with("values", values)
 }
 
-async fn now(rest: &Rest) -> Result<(u64, Handlers), Refusal> {
-    match rest.handle().documents().get(documents::HANDLERS).await? {
-        None => Ok((0, Handlers::default())),
-        Some((version, bytes)) => {
-            let illegible = || Refusal::new(Code::NotSeenHere, "the handlers cannot be read here");
-            Ok((version, Handlers::decode(bytes).ok_or_else(illegible)?))
-        }
-    }
-}
-
-/// Changes the document; repeats if another request has changed it meanwhile.
-async fn update<T>(
-    rest: &Rest,
-    change: impl Fn(&Handlers) -> Result<(Handlers, T), Refusal>,
-) -> Result<T, Refusal> {
-    for _ in 0..ATTEMPTS {
-        let (version, registered) = now(rest).await?;
-        let (changed, outcome) = change(&registered)?;
-        match rest.handle().documents().set(documents::HANDLERS, version, changed.encode()).await {
-            Ok(_) => return Ok(outcome),
-            Err(Code::DocumentChanged) => {}
-            Err(code) => return Err(code.into()),
-        }
-    }
-    Err(Refusal::new(Code::TooManyRequests, "others change the handlers all the time; try again"))
-}
-
 /// A handler may have been registered a moment ago, and replicas receive it a moment later: a write that was refused
 /// for lack of it is repeated for a while if the cluster has the handler.
 pub async fn perform_when_known(
     rest: &Rest,
     write: &Arc<Write>,
     timeout: Option<Duration>,
-) -> Result<Reply, Refusal> {
+) -> Result<WriteReply, Refusal> {
     let name = String::from_utf8_lossy(write.attributes.handler.as_deref().unwrap_or_default()).into_owned();
-    now(rest).await?.1.get(&name).ok_or_else(|| unknown(&name))?;
+    now::<Handlers>(rest).await?.get(&name).ok_or_else(|| unknown(&name))?;
     let until = Instant::now() + KNOWN_WITHIN;
     loop {
         tokio::time::sleep(KNOWN_POLL).await;
-        match rest.ask(Request::Write(write.clone()), timeout).await {
+        match rest.ask(write.clone(), timeout).await {
             Err(refusal) if refusal.code == Code::UnknownHandler && Instant::now() < until => {}
             reply => return reply,
         }

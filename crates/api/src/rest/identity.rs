@@ -2,7 +2,9 @@
 //! the request says so itself or was passed on. A proxy that shows its own certificate asks for others, and must say for
 //! whom.
 
+use crate::mutant::Mutant;
 use axum::http::{HeaderMap, Request};
+use base::mutant::planted;
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -18,7 +20,7 @@ pub struct ClientIdentity {
 }
 
 impl ClientIdentity {
-    /// That of a request, if it is what says who asks.
+    /// The identity of a request's certificate, if the certificate says who asks.
     pub fn of<B>(request: &Request<B>) -> Option<&ClientIdentity> {
         let identity = request.extensions().get::<ClientIdentity>();
         identity.filter(|_| counts_for(request.headers()))
@@ -33,7 +35,7 @@ impl ClientIdentity {
 
 fn counts_for(headers: &HeaderMap) -> bool {
     let is_passed_on = PASSED_ON.iter().any(|name| headers.contains_key(*name));
-    super::guard::authorization(headers).is_empty() && !is_passed_on
+    super::guard::authorization(headers).is_empty() && (!is_passed_on || planted(Mutant::ProxyTakenForCaller))
 }
 
 #[cfg(test)]

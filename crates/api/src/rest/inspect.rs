@@ -4,37 +4,95 @@
 use super::refusal::Refusal;
 use super::request_head::RequestHead;
 use super::{Rest, date, json};
+use crate::inspect::InspectCall;
 use axum::response::Response;
+use base::{Code, NodeId};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use proto::althing::inspect::v1::watch::State;
 use proto::althing::inspect::v1::{
-    Client, ClientsRequest, CompactionResponse, Lease, LeasesRequest, Pin, Round, Watch, WatchesRequest,
+    Client, ClientsRequest, CompactionRequest, CompactionResponse, Lease, LeasesRequest, Pin, Round, Watch,
+    WatchPlace, WatchesRequest,
 };
 use serde_json::{Value, json as object};
+use server::InspectionTrouble;
+
+/// Of another node than this one, so many at most: its answer has to fit into a message between nodes.
+const LIMIT_OF_OTHERS: i64 = 200;
 
 pub async fn clients(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
-    head.query.only(&["limit"])?;
-    let limit = number(&head, "limit")?;
-    let answer = rest.inspector().clients(ClientsRequest { limit }).await?;
+    head.query.only(&["limit", "page", "filter", "node"])?;
+    let (node, limit) = node_and_limit(&rest, &head)?;
+    let after = match head.query.get("page") {
+        None | Some("") => 0,
+        Some(page) => page.parse().map_err(|_| bad_page())?,
+    };
+    let filter = head.query.get("filter").unwrap_or("").to_owned();
+    let answer = ask(&rest, node, ClientsRequest { limit, after, filter }).await?;
     let clients: Vec<Value> = answer.clients.iter().map(show_client).collect();
-    Ok(json(&object!({ "clients": clients, "total": answer.total })))
+    let next = answer.clients.last().filter(|_| answer.more).map(|client| client.id.to_string());
+    Ok(json(&object!({ "clients": clients, "total": answer.total, "next_page": next })))
 }
 
 pub async fn watches(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
-    head.query.only(&["limit", "client"])?;
-    let limit = number(&head, "limit")?;
+    head.query.only(&["limit", "client", "page", "filter", "node"])?;
+    let (node, limit) = node_and_limit(&rest, &head)?;
     let client = number(&head, "client")? as u64;
-    let answer = rest.inspector().watches(WatchesRequest { limit, client }).await?;
+    let after = match head.query.get("page") {
+        None | Some("") => None,
+        Some(page) => Some(place_of(page).ok_or_else(bad_page)?),
+    };
+    let filter = head.query.get("filter").unwrap_or("").to_owned();
+    let answer = ask(&rest, node, WatchesRequest { limit, client, after, filter }).await?;
     let watches: Vec<Value> = answer.watches.iter().map(show_watch).collect();
-    Ok(json(&object!({ "watches": watches, "total": answer.total })))
+    let next = answer.watches.last().filter(|_| answer.more);
+    let next = next.map(|watch| format!("{}.{}", watch.stream, watch.id));
+    Ok(json(&object!({ "watches": watches, "total": answer.total, "next_page": next })))
+}
+
+fn bad_page() -> Refusal {
+    Refusal::bad("page must be the next_page of an earlier answer")
+}
+
+/// A stream and a watch of it.
+fn place_of(page: &str) -> Option<WatchPlace> {
+    let (stream, id) = page.split_once('.')?;
+    Some(WatchPlace { stream: stream.parse().ok()?, id: id.parse().ok()? })
+}
+
+/// The node that is asked, and how much of it.
+fn node_and_limit(rest: &Rest, head: &RequestHead) -> Result<(NodeId, i64), Refusal> {
+    let here = rest.handle().identity().member;
+    let node = head.query.get("node").map_or(Ok(here), |called| rest.node_called(called))?;
+    let limit = number(head, "limit")?;
+    let is_whole = node == here || (1..=LIMIT_OF_OTHERS).contains(&limit);
+    Ok((node, if is_whole { limit } else { LIMIT_OF_OTHERS }))
+}
+
+async fn ask<C: InspectCall>(rest: &Rest, node: NodeId, call: C) -> Result<C::Answer, Refusal> {
+    rest.inspector().ask(node, call).await.map_err(|trouble| match trouble {
+        InspectionTrouble::Refused(code) => code.into(),
+        InspectionTrouble::UnknownNode => {
+            Refusal::new(Code::MemberNotFound, "no node of this cluster has this id")
+        }
+        InspectionTrouble::Unable => {
+            let message = "the node does not tell others of its clients: its release does not know the question, or auth \
+                           is on and the members do not authenticate to each other (`althing cluster secure`); ask \
+                           it at its own address";
+            Refusal::new(Code::NoLeader, message)
+        }
+        InspectionTrouble::Unreachable(why) => Refusal::new(
+            Code::NoLeader,
+            format!("the node did not answer: {why}; ask it at its own address"),
+        ),
+    })
 }
 
 pub async fn leases(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
     head.query.only(&["limit", "after"])?;
     let limit = number(&head, "limit")?;
     let after = match head.query.get("after") {
-        None => 0,
+        None | Some("") => 0,
         Some(id) => u64::from_str_radix(id, 16)
             .map_err(|_| Refusal::bad("after= is the id of a lease, in hexadecimal"))?
             as i64,
@@ -45,8 +103,9 @@ pub async fn leases(rest: Rest, head: RequestHead) -> Result<Response, Refusal> 
 }
 
 pub async fn compaction(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
-    head.query.only(&[])?;
-    Ok(json(&show_compaction(&rest.inspector().compaction().await?)))
+    head.query.only(&["node"])?;
+    let (node, _) = node_and_limit(&rest, &head)?;
+    Ok(json(&show_compaction(&ask(&rest, node, CompactionRequest {}).await?)))
 }
 
 /// Zero when it is not given.

@@ -1,6 +1,8 @@
 //! Whether text is JSON that every reader can take: well formed, numbers in range, surrogates in pairs, not nested too deep.
 //! Values are kept as their text, and what a check of the form alone lets pass breaks the answers that they become part of.
 
+use crate::Mutant;
+use base::mutant::planted;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
@@ -9,6 +11,9 @@ pub const DEPTH_MAX: usize = 100;
 
 /// What is wrong with the text, if anything is.
 pub fn check(text: &[u8]) -> Result<(), String> {
+    if planted(Mutant::ValueUnchecked) {
+        return Ok(());
+    }
     let mut reader = serde_json::Deserializer::from_slice(text);
     Element { depth: DEPTH_MAX }
         .deserialize(&mut reader)

@@ -13,7 +13,7 @@ use mesh::{
 use server::Handle;
 use std::sync::{Arc, Mutex};
 
-/// One that a request is about.
+/// The namespace that a request is about.
 #[derive(Clone, Debug)]
 pub struct ResolvedNamespace {
     pub name: String,
@@ -76,7 +76,7 @@ impl NamespaceCache {
         self.decoded(version, bytes)
     }
 
-    /// All of them as they are now, with the version of the document; zero if there is none yet.
+    /// The newest namespaces, with the version of their document; zero if there is none yet.
     pub async fn now(&self, handle: &Handle) -> Result<(u64, Arc<Namespaces>), Code> {
         Ok(match handle.documents().get(documents::NAMESPACES).await? {
             None => (0, Arc::default()),

@@ -1,7 +1,9 @@
 //! `/v1/namespaces/{ns}`: the settings of a namespace. They are a document of the cluster, changed by compare-and-set;
 //! the ring learns of a new namespace by its topology, and the answer waits until this node has that.
 
+use super::documents::update;
 use super::namespace_cache::bad_name;
+use super::pages::Pages;
 use super::refusal::Refusal;
 use super::request_head::{WholeBody, now_ms, parse_json};
 use super::value::{kind_name, kind_named};
@@ -13,16 +15,14 @@ use axum::response::{IntoResponse, Response};
 use base::Code;
 use bytes::Bytes;
 use mesh::{
-    COPIES_MAX, Reply, Request, Scan, documents,
+    COPIES_MAX, Scan, ScanView,
     namespaces::{self, Namespace, Namespaces},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json as object};
 use std::time::Duration;
 
 const RIGHT: &str = r#"{"n": 3, "default_type": "lww_register", "conflict_policy": "LWW"}, each optional"#;
-/// How often a compare-and-set is repeated after a conflict.
-const ATTEMPTS: usize = 8;
 /// How long a node may take to learn of a new namespace.
 const HEARD_MS_MAX: u64 = 5_000;
 const HEARD_POLL: Duration = Duration::from_millis(5);
@@ -30,9 +30,17 @@ const HEARD_POLL: Duration = Duration::from_millis(5);
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NamespaceBody {
+    #[serde(default, deserialize_with = "given")]
     n: Option<u8>,
+    #[serde(default, deserialize_with = "given")]
     default_type: Option<String>,
+    #[serde(default, deserialize_with = "given")]
     conflict_policy: Option<String>,
+}
+
+/// A field that is there has a value: `null` is none.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(field: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(field).map(Some)
 }
 
 impl NamespaceBody {
@@ -84,7 +92,7 @@ pub async fn put(
         Ok((namespace, old.is_none()))
     };
     let (namespace, created) = update(&rest, change).await?;
-    until_heard(&rest, namespaces::id_of(&name)).await?;
+    wait_until_received(&rest, namespaces::id_of(&name)).await?;
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, axum::Json(render(&name, namespace))).into_response())
 }
@@ -95,44 +103,24 @@ pub async fn delete(rest: Rest, Path(name): Path<String>) -> Result<Response, Re
     if name == namespaces::DEFAULT {
         return Err(Refusal::new(Code::NamespaceInUse, "the default namespace stays"));
     }
-    let scan = Scan { namespace_id: space.id, start: Bytes::new(), end: None, limit: 1, r: None };
-    match rest.ask(Request::Scan(scan), None).await? {
-        Reply::Scanned(scanned) if !scanned.records.is_empty() => {
-            let message = "the namespace holds keys; delete them first: GET …/store/range lists them";
+    let view = ScanView { keys_only: true, reverse: false };
+    let scan = Scan { namespace_id: space.id, start: Bytes::new(), end: None, limit: 1, r: None, view };
+    let mut pages = Pages::of(scan, None);
+    while let Some(page) = pages.next(&rest).await? {
+        if !page.is_empty() {
+            let message = "the namespace holds keys; delete them first: GET …/store/range lists them, DELETE deletes them";
             return Err(Refusal::new(Code::NamespaceInUse, message));
         }
-        Reply::Scanned(scanned) if scanned.n_missing > 0 => {
+        if page.n_missing > 0 {
             return Err(Refusal::new(Code::TooFewReplicas, "some partitions did not answer; try again"));
         }
-        _ => {}
     }
     update(&rest, |all: &mut Namespaces| Ok(all.remove(&name, rest.region_id()))).await?;
     Ok(json(&object!({ "status": "deleted", "namespace": name })))
 }
 
-/// Changes the document; repeats if another request has changed it meanwhile.
-async fn update<T>(
-    rest: &Rest,
-    change: impl Fn(&mut Namespaces) -> Result<T, Refusal>,
-) -> Result<T, Refusal> {
-    for _ in 0..ATTEMPTS {
-        let (version, all) = rest.spaces().now(rest.handle()).await?;
-        let mut changed = (*all).clone();
-        let outcome = change(&mut changed)?;
-        if changed == *all {
-            return Ok(outcome);
-        }
-        match rest.handle().documents().set(documents::NAMESPACES, version, changed.encode()).await {
-            Ok(_) => return Ok(outcome),
-            Err(Code::DocumentChanged) => {}
-            Err(code) => return Err(code.into()),
-        }
-    }
-    Err(Refusal::new(Code::TooManyRequests, "others change the namespaces all the time; try again"))
-}
-
 /// A namespace can be used here once this node's topology has it.
-async fn until_heard(rest: &Rest, id: u32) -> Result<(), Refusal> {
+async fn wait_until_received(rest: &Rest, id: u32) -> Result<(), Refusal> {
     let deadline = now_ms() + HEARD_MS_MAX;
     while rest.mesh().topology().copies(id).is_none() {
         if now_ms() > deadline {
@@ -182,6 +170,9 @@ mod tests {
         {
             let wanted: NamespaceBody = serde_json::from_str(body).unwrap();
             assert!(wanted.over(None).is_err(), "{body}");
+        }
+        for body in [r#"{"n": null}"#, r#"{"default_type": null}"#, r#"{"conflict_policy": null}"#] {
+            assert!(serde_json::from_str::<NamespaceBody>(body).is_err(), "{body}");
         }
     }
 }

@@ -3,17 +3,25 @@
 //! described twice: with `?ns=`, and below the path of the namespace.
 
 mod bodies;
+pub mod lock_calls;
 mod operations;
+mod operator_operations;
 mod params;
+mod streams;
 
 use super::guard::RouteAccess;
 use super::{json, routes};
+use crate::serve;
 use axum::response::Response;
 use operations::{ApiOperation, OPERATIONS};
+use operator_operations::OPERATOR_OPERATIONS;
+#[cfg(test)]
+pub use params::parameter_names;
 use serde_json::{Map, Value, json as object};
 use std::sync::LazyLock;
+use streams::STREAMS;
 
-/// It does not change while the process lives.
+/// The OpenAPI document, which does not change while the process runs.
 static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
 
 pub async fn get() -> Response {
@@ -22,7 +30,7 @@ pub async fn get() -> Response {
 
 pub fn document() -> Value {
     let mut paths = Map::new();
-    for operation in OPERATIONS {
+    for operation in OPERATIONS.iter().chain(OPERATOR_OPERATIONS).chain(STREAMS) {
         describe(&mut paths, operation.path.to_owned(), operation, false);
         if let Some(path) = operation.path_of_namespace() {
             describe(&mut paths, path, operation, true);
@@ -31,6 +39,7 @@ pub fn document() -> Value {
     for (path, method, need) in routes::described() {
         let operation = &mut paths[&path][method];
         operation["x-permission"] = need.describe().into();
+        operation["responses"]["421"] = bodies::refusal(421);
         if need == RouteAccess::Open {
             operation["security"] = object!([]);
         } else {
@@ -38,6 +47,8 @@ pub fn document() -> Value {
             operation["responses"]["403"] = bodies::refusal(403);
         }
     }
+    let mut schemas = bodies::schemas();
+    lock_calls::describe(&serve::described(), &mut paths, &mut schemas);
     object!({
         "openapi": "3.0.3",
         "info": {
@@ -51,7 +62,7 @@ pub fn document() -> Value {
         // Only while auth is on.
         "security": [{}, { "token": [] }, { "password": [] }],
         "components": {
-            "schemas": bodies::schemas(),
+            "schemas": schemas,
             "securitySchemes": {
                 "token": { "type": "http", "scheme": "bearer" },
                 "password": { "type": "http", "scheme": "basic" },
@@ -118,6 +129,15 @@ mod tests {
                 assert!(ids.insert(operation["operationId"].as_str().unwrap().to_owned()));
                 assert!(operation["responses"].as_object().unwrap().len() > 1);
             }
+        }
+    }
+
+    #[test]
+    fn every_operation_of_rest_says_what_a_wrong_host_gets() {
+        let document = document();
+        for (path, method, _) in routes::described() {
+            let answers = &document["paths"][&path][method]["responses"];
+            assert!(answers["421"]["description"].is_string(), "{method} {path}");
         }
     }
 

@@ -27,6 +27,7 @@ pub fn router() -> Router {
         .route("/swagger-ui", get(async || Redirect::temporary("/swagger-ui/")))
         .route("/swagger-ui/", get(page))
         .route("/swagger-ui/index.html", get(page))
+        .route("/swagger-ui.html", get(async || Redirect::temporary("/swagger-ui/index.html")))
         .route("/webjars/swagger-ui/index.html", get(page))
 }
 
@@ -34,7 +35,7 @@ async fn page() -> impl IntoResponse {
     ([(CONTENT_SECURITY_POLICY, POLICY.as_str())], Html(PAGE))
 }
 
-/// Of what stands between the tags.
+/// The digest of the page's text between two tags.
 fn digest_of(tag: &str) -> String {
     let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
     let inside =

@@ -5,7 +5,7 @@
 use super::refusal::Refusal;
 use crate::percent;
 
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     pairs: Vec<(String, String)>,
 }
@@ -22,6 +22,11 @@ impl Query {
             pairs.push((name, value));
         }
         Ok(Query { pairs })
+    }
+
+    /// The query made of names and values that came in another way, each once.
+    pub fn of(pairs: Vec<(String, String)>) -> Query {
+        Query { pairs }
     }
 
     pub fn get(&self, name: &str) -> Option<&str> {

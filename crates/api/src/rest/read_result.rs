@@ -2,14 +2,16 @@
 //! A request's head and a key go in; the record, the region that it was read in, and how far this one is behind come
 //! out. A client that sends a session token, or the version of an earlier answer, never sees less.
 
+use super::explain::PendingExplanation;
 use super::refusal::Refusal;
 use super::request_head::RequestHead;
-use super::store::live;
-use super::{Rest, clock, home, session};
+use super::store::{live, raw};
+use super::{Rest, clock, explain, home, session, value};
 use axum::http::HeaderValue;
 use axum::response::Response;
 use base::Code;
-use mesh::{Get, Key, Level, Record, RegionId, Reply, Request};
+use mesh::{Get, GetResult, Key, Level, Record, RegionId};
+use serde_json::Value;
 use std::time::Duration;
 
 /// How long a read waits for the demanded version, if it does not say.
@@ -18,12 +20,12 @@ const SEEN_TIMEOUT: Duration = Duration::from_secs(2);
 /// The result of a read.
 pub struct ReadResult {
     pub record: Option<Box<Record>>,
-    from: RegionId,
-    lag_ms: u64,
+    pub from: RegionId,
+    pub lag_ms: u64,
 }
 
 pub async fn read(rest: &Rest, head: &RequestHead, key: Key) -> Result<ReadResult, Refusal> {
-    let (r, level, timeout) = (head.r()?, head.level()?, head.timeout()?);
+    let (r, level, timeout) = (head.r(rest)?, head.level()?, head.timeout()?);
     let session = head.session()?.unwrap_or_default();
     let min = head.clock("X-Min-Vector-Clock")?.unwrap_or_default();
     if level == Level::Linearizable {
@@ -35,20 +37,38 @@ pub async fn read(rest: &Rest, head: &RequestHead, key: Key) -> Result<ReadResul
         return Ok(ReadResult { record, from: RegionId::of(rest.region()), lag_ms: rest.mesh().lag_ms() });
     }
     let get = Get { key, r, level, session, min };
-    match rest.ask(Request::Get(Box::new(get)), Some(timeout.unwrap_or(SEEN_TIMEOUT))).await? {
-        Reply::Got(got) => Ok(ReadResult { record: got.record, from: got.from, lag_ms: got.lag_ms }),
-        Reply::Lagging { lag_ms } => Err(lagging(lag_ms)),
-        reply @ Reply::Unavailable { .. } => Err(rest.short(reply)),
-        other => unreachable!("a read is not answered by {other:?}"),
-    }
+    let GetResult { record, from, lag_ms } = rest.get(get, Some(timeout.unwrap_or(SEEN_TIMEOUT))).await?;
+    Ok(ReadResult { record, from, lag_ms })
 }
 
-fn lagging(lag_ms: u64) -> Refusal {
+pub fn lagging(lag_ms: u64) -> Refusal {
     let message = format!(
         "what was seen before has not arrived in this region, which is {lag_ms} ms behind, and no other could be \
          asked; try again, or ask the region that it was seen in"
     );
     Refusal::new(Code::NotSeenHere, message).with("status", "lagging").with("lag_ms", lag_ms)
+}
+
+/// Answers a read of one key: with what `show` makes of the key's text, the record and the explanation, or with the bytes
+/// alone.
+pub async fn read_and_show(
+    rest: &Rest,
+    head: &RequestHead,
+    show: impl FnOnce(&str, &Record, Option<Value>) -> Response,
+) -> Result<Response, Refusal> {
+    let explaining = PendingExplanation::begin(head)?;
+    let key = head.key()?;
+    let result = read(rest, head, key.clone()).await?;
+    let record = result.live(rest, head)?;
+    let content_type = value::content_type(&record);
+    let mut response = if head.query.flag("raw")? || value::wants_raw(&head.headers, content_type) {
+        raw(&record)
+    } else {
+        let explain = explain::ended(explaining, rest, head, &key, &record).await;
+        show(head.key_text()?, &record, explain)
+    };
+    result.head(rest, head, &mut response)?;
+    Ok(response)
 }
 
 impl ReadResult {
@@ -60,7 +80,7 @@ impl ReadResult {
         })
     }
 
-    /// It was read in this region.
+    /// Whether the record was read in this region.
     pub fn is_local(&self, rest: &Rest) -> bool {
         self.from == rest.region_id()
     }

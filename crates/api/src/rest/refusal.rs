@@ -89,6 +89,11 @@ impl Refusal {
         refusal.with("acks", acks).with("needed", needed).without(missing)
     }
 
+    /// The token of the session after this.
+    pub fn session(&self) -> Option<&HeaderValue> {
+        self.session.as_ref()
+    }
+
     pub fn status(&self) -> StatusCode {
         status_of(self.code)
     }
@@ -123,7 +128,7 @@ impl From<Code> for Refusal {
             }
             Code::FencePassed => "a holder with a later token has written the key".to_owned(),
             Code::NoSpace => {
-                "the disks of the key's replicas have no room for it; deletes need less, and make room"
+                "the disks of the key's replicas have no space for it; deletes need less, and free space"
                     .to_owned()
             }
             Code::HomeNeeded => {

@@ -2,6 +2,7 @@
 //! The table is a document of the cluster; each region has its own, and lists the others. Removing a region
 //! evicts it: from then on nothing is stored or waited for on its account.
 
+use super::documents::update;
 use super::refusal::Refusal;
 use super::request_head::{WholeBody, parse_json};
 use super::{Rest, json};
@@ -9,14 +10,12 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::Code;
-use mesh::{Region, RegionId, RegionState, Regions, documents};
+use mesh::{Region, RegionId, RegionState, Regions};
 use serde::Deserialize;
 use serde_json::{Value, json as object};
 use server::mesh::handle::RegionInfo;
 
 const RIGHT: &str = r#"{"peers": ["10.1.0.1:2380"]}, peer addresses of some nodes of that region"#;
-/// How often a compare-and-set is repeated after a conflict.
-const ATTEMPTS: usize = 8;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -46,8 +45,8 @@ pub fn document(rest: &Rest) -> Value {
 
 pub async fn get(rest: Rest, Path(name): Path<String>) -> Result<Response, Refusal> {
     let (_, all) = rest.mesh().regions();
-    let found = all.iter().find(|abroad| abroad.region.name == name);
-    found.map(|abroad| json(&render(abroad))).ok_or_else(|| unknown(&name))
+    let found = all.iter().find(|remote| remote.region.name == name);
+    found.map(|remote| json(&render(remote))).ok_or_else(|| unknown(&name))
 }
 
 pub async fn put(
@@ -62,45 +61,25 @@ pub async fn put(
     if places.peers.is_empty() || !places.peers.iter().all(|place| is_host_and_port(place)) {
         return Err(Refusal::bad(format!("peers must be one or more HOST:PORT; right is {RIGHT}")));
     }
-    let created = update(&rest, |table| {
+    let created = update(&rest, |table: &mut Regions| {
         let created = table.get(RegionId::of(&name)).is_none();
-        Ok((table.with(Region::new(&name, places.peers.clone()))?, created))
+        *table = table.with(Region::new(&name, places.peers.clone()))?;
+        Ok(created)
     });
     let status = if created.await? { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, axum::Json(object!({ "region": name, "peers": places.peers }))).into_response())
 }
 
 pub async fn delete(rest: Rest, Path(name): Path<String>) -> Result<Response, Refusal> {
-    let evicted = update(&rest, |table| Ok((table.without(RegionId::of(&name))?, ())));
+    let evicted = update(&rest, |table: &mut Regions| {
+        *table = table.without(RegionId::of(&name))?;
+        Ok(())
+    });
     evicted.await.map_err(|refusal| match refusal.code {
         Code::UnknownRegion => unknown(&name),
         _ => refusal,
     })?;
     Ok(json(&object!({ "status": "evicted", "region": name })))
-}
-
-/// Changes the document; repeats if another request has changed it meanwhile.
-async fn update<T>(
-    rest: &Rest,
-    change: impl Fn(&Regions) -> Result<(Regions, T), Refusal>,
-) -> Result<T, Refusal> {
-    for _ in 0..ATTEMPTS {
-        let (version, table) = match rest.handle().documents().get(documents::REGIONS).await? {
-            None => (0, Regions::default()),
-            Some((version, bytes)) => {
-                let illegible =
-                    || Refusal::new(Code::NotSeenHere, "the table of regions cannot be read here");
-                (version, Regions::decode(bytes).ok_or_else(illegible)?)
-            }
-        };
-        let (changed, outcome) = change(&table)?;
-        match rest.handle().documents().set(documents::REGIONS, version, changed.encode()).await {
-            Ok(_) => return Ok(outcome),
-            Err(Code::DocumentChanged) => {}
-            Err(code) => return Err(code.into()),
-        }
-    }
-    Err(Refusal::new(Code::TooManyRequests, "others change the regions all the time; try again"))
 }
 
 fn unknown(name: &str) -> Refusal {
@@ -113,36 +92,35 @@ fn is_host_and_port(text: &str) -> bool {
     apart.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok() && text.len() <= 512)
 }
 
-fn render(abroad: &RegionInfo) -> Value {
-    let nodes = abroad.nodes.iter();
+fn render(remote: &RegionInfo) -> Value {
+    let nodes = remote.nodes.iter();
     let nodes: Vec<Value> =
         nodes.map(|(node, address)| object!({ "node": hex(node.0), "peer": address })).collect();
     let mut shown = object!({
-        "region": abroad.region.name,
-        "peers": abroad.region.seeds,
+        "region": remote.region.name,
+        "peers": remote.region.seeds,
         "nodes": nodes,
-        "trouble": abroad.trouble,
+        "trouble": remote.trouble,
     });
-    if let (Some(state), Some(fields)) = (&abroad.state, shown.as_object_mut()) {
-        let Value::Object(more) = state_of(state) else { unreachable!("it is an object") };
-        fields.extend(more);
+    if let (Some(state), Some(fields)) = (&remote.state, shown.as_object_mut()) {
+        fields.extend(state_of(state).map(|(name, value)| (name.to_owned(), value)));
     }
     shown
 }
 
-fn state_of(state: &RegionState) -> Value {
+fn state_of(state: &RegionState) -> [(&'static str, Value); 9] {
     let position = |(actor, position): &(mesh::Actor, u64)| object!({ "node": hex(actor.node.0), "incarnation": actor.incarnation, "position": position });
-    object!({
-        "healthy": state.is_healthy,
-        "silent_ms": state.silent_for.map(|silence| silence.as_millis() as u64),
-        "acknowledged": state.acked,
-        "last": state.last,
-        "lag_out_ms": state.lag_out_ms,
-        "lag_in_ms": state.lag_in_ms,
-        "positions": state.positions.iter().map(position).collect::<Vec<_>>(),
-        "digest": hex(state.digest),
-        "shards_same": state.n_same,
-    })
+    [
+        ("healthy", state.is_healthy.into()),
+        ("silent_ms", state.silent_for.map(|silence| silence.as_millis() as u64).into()),
+        ("acknowledged", state.acked.into()),
+        ("last", state.last.into()),
+        ("lag_out_ms", state.lag_out_ms.into()),
+        ("lag_in_ms", state.lag_in_ms.into()),
+        ("positions", state.positions.iter().map(position).collect()),
+        ("digest", hex(state.digest).into()),
+        ("shards_same", state.n_same.into()),
+    ]
 }
 
 fn hex(number: u64) -> String {

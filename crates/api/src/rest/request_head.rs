@@ -31,6 +31,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const REQUEST_ID_BYTES_MAX: usize = 256;
 const SESSION_BYTES_MAX: usize = 8_192;
 
+#[derive(Clone)]
 pub struct RequestHead {
     pub space: Arc<ResolvedNamespace>,
     /// Some requests name their keys elsewhere.
@@ -61,7 +62,7 @@ impl FromRequestParts<Rest> for RequestHead {
         let key = key.or(query.get("key")).map(str::to_owned);
         let head =
             RequestHead { space: Arc::new(space), key, headers: std::mem::take(&mut parts.headers), query };
-        // What only the answer needs must be valid before anything is done.
+        // Headers that only the answer needs are checked before anything is done.
         head.session()?;
         Ok(head)
     }
@@ -79,11 +80,27 @@ impl RequestHead {
         RequestHead { space, key: key.map(str::to_owned), query: Query::default(), headers: HeaderMap::new() }
     }
 
-    /// The same with more headers; what only the answer needs must be valid before anything is done.
+    /// The same with more headers. Those that only the answer needs are checked before anything is done.
     pub fn with_headers(rest: &Rest, key: Option<&str>, headers: HeaderMap) -> Result<RequestHead, Refusal> {
         let head = RequestHead { headers, ..RequestHead::plain(rest, key) };
         head.session()?;
         Ok(head)
+    }
+
+    /// The head of a call that came in another way than by HTTP; its message names the keys.
+    pub fn of_call(
+        space: Arc<ResolvedNamespace>,
+        query: Query,
+        headers: HeaderMap,
+    ) -> Result<RequestHead, Refusal> {
+        let head = RequestHead { space, key: None, query, headers };
+        head.session()?;
+        Ok(head)
+    }
+
+    /// Another request about the same namespace.
+    pub fn beside(&self, query: Query, headers: HeaderMap) -> RequestHead {
+        RequestHead { space: self.space.clone(), key: None, query, headers }
     }
 
     /// The key that the path names.
@@ -139,20 +156,21 @@ impl RequestHead {
     pub fn level(&self) -> Result<Level, Refusal> {
         match self.header("x-consistency-level") {
             None | Some(b"LOCAL_QUORUM") => Ok(Level::LocalQuorum),
-            Some(b"LOCAL_ONE") => Ok(Level::LocalOne),
+            Some(b"ALL") => Ok(Level::LocalQuorum),
+            Some(b"LOCAL_ONE" | b"ONE") => Ok(Level::LocalOne),
             Some(b"GLOBAL_QUORUM") => Ok(Level::GlobalQuorum),
             Some(b"EACH_QUORUM") => Ok(Level::EachQuorum),
             Some(b"LINEARIZABLE") => Ok(Level::Linearizable),
             Some(other) => Err(Refusal::bad(format!(
-                "X-Consistency-Level `{}` must be LOCAL_ONE, LOCAL_QUORUM, GLOBAL_QUORUM, EACH_QUORUM or LINEARIZABLE",
+                "X-Consistency-Level `{}` must be ONE, LOCAL_ONE, LOCAL_QUORUM, ALL, GLOBAL_QUORUM, EACH_QUORUM or LINEARIZABLE",
                 String::from_utf8_lossy(other)
             ))),
         }
     }
 
     /// How many replicas a read counts. A client with a session reads what it has written, and that takes a majority.
-    pub fn r(&self) -> Result<Option<u8>, Refusal> {
-        let (head, level) = (self.replicas("r")?, self.level()?);
+    pub fn r(&self, rest: &Rest) -> Result<Option<u8>, Refusal> {
+        let (head, level) = (self.replicas("r")?.or(self.all(rest)), self.level()?);
         let session = self.session_text()?.is_some();
         Ok(match (head, level) {
             (Some(r), _) => Some(r),
@@ -161,14 +179,24 @@ impl RequestHead {
         })
     }
 
+    /// The level `ALL` counts every replica of this region.
+    fn all(&self, rest: &Rest) -> Option<u8> {
+        let nodes = rest.mesh().topology().members().len();
+        let all = self.space.wants.copies.min(u8::try_from(nodes).unwrap_or(u8::MAX)).max(1);
+        (self.header("x-consistency-level") == Some(b"ALL")).then_some(all)
+    }
+
     /// How many replicas a write waits for.
-    pub fn w(&self) -> Result<Option<u8>, Refusal> {
+    pub fn w(&self, rest: &Rest) -> Result<Option<u8>, Refusal> {
+        if self.header("x-consistency-level") == Some(b"ONE") {
+            return Ok(self.replicas("w")?.or(Some(1)));
+        }
         if self.level()? == Level::LocalOne {
             return Err(Refusal::bad(
-                "X-Consistency-Level of a write must be LOCAL_QUORUM, GLOBAL_QUORUM, EACH_QUORUM or LINEARIZABLE; w=1 waits for one replica",
+                "X-Consistency-Level of a write must be ONE, LOCAL_QUORUM, ALL, GLOBAL_QUORUM, EACH_QUORUM or LINEARIZABLE; ONE waits for one replica",
             ));
         }
-        self.replicas("w")
+        Ok(self.replicas("w")?.or(self.all(rest)))
     }
 
     fn session_text(&self) -> Result<Option<&str>, Refusal> {

@@ -4,8 +4,8 @@
 
 use super::guard::RouteAccess;
 use super::{
-    Rest, access, batch, cluster, conflicts, coord, crdt, data, events, handlers, home, inspect, locks,
-    maintenance, namespaces, openapi, range, regions, ring, select, store,
+    Rest, access, batch, cluster, conflicts, coord, coord_watch, crdt, data, events, feed, handlers, home,
+    inspect, locks, maintenance, namespaces, openapi, range, regions, ring, select, store, upgrade,
 };
 use axum::handler::Handler;
 use axum::routing::MethodRouter;
@@ -64,6 +64,12 @@ impl Route {
         route
     }
 
+    /// Another spelling of a route that is described: the first design had its paths without a prefix.
+    fn unlisted(mut self) -> Route {
+        self.undescribed = self.needs.iter().map(|(method, _)| *method).collect();
+        self
+    }
+
     /// What each method asks of its caller.
     pub fn needs(&self) -> Vec<(&'static str, RouteAccess)> {
         self.needs.clone()
@@ -81,7 +87,7 @@ const NAMED: &str = "/v1/namespaces/{ns}";
 
 pub fn all() -> Vec<Route> {
     use RouteAccess::{Admin, CoordRead, CoordReadAndWrite, CoordWrite, Member, Open};
-    use RouteAccess::{ReadConflicts, RestoreConflict, Root, User};
+    use RouteAccess::{Read, ReadConflicts, RestoreConflict, Root, User};
     let mut routes = vec![
         Route::at("/v1/namespaces").get(User, namespaces::list),
         Route::at("/v1/namespaces/{ns}")
@@ -111,20 +117,31 @@ pub fn all() -> Vec<Route> {
         Route::at("/v1/cluster/events").get(User, cluster::events),
         Route::at("/v1/cluster/metrics").get(User, cluster::metrics),
         Route::at("/v1/events").get(User, events::get),
+        Route::at("/v1/feed").get(Read, feed::get),
         Route::at("/v1/coord/keys").get(CoordRead, coord::list),
         Route::at("/v1/coord/key")
             .get(CoordRead, coord::get)
             .put(CoordWrite, coord::put)
             .delete(CoordWrite, coord::delete),
+        Route::at("/v1/coord/watch").get(CoordRead, coord_watch::get),
         Route::at("/v1/coord/history").get(CoordRead, coord::history),
         Route::at("/v1/locks").get(User, locks::list),
-        Route::at("/v1/lock").get(CoordRead, locks::get).delete(CoordReadAndWrite, locks::remove),
+        Route::at("/v1/lock")
+            .get(CoordRead, locks::get)
+            .put(CoordReadAndWrite, locks::update)
+            .delete(CoordReadAndWrite, locks::remove),
         Route::at("/v1/session").get(Open, access::session).post(Open, access::login),
         Route::at("/v1/access").get(Root, access::table),
         Route::at("/v1/settings").get(Root, maintenance::settings),
+        Route::at("/v1/slow-requests").get(Root, maintenance::slow_requests),
         Route::at("/v1/compaction").get(Root, inspect::compaction).post(Root, maintenance::compact),
+        Route::at("/v1/defragment").post(Root, maintenance::defragment),
+        Route::at("/v1/quota").get(User, maintenance::quota).put(Root, maintenance::set_quota),
+        Route::at("/v1/snapshot").get(Root, maintenance::snapshot),
         Route::at("/v1/alarms").delete(Root, maintenance::clear_alarms),
         Route::at("/v1/leader").put(Root, maintenance::move_leader),
+        Route::at("/v1/upgrade").get(User, upgrade::get),
+        Route::at("/v1/upgrade/finalize").post(Root, upgrade::finalize),
         Route::at("/openapi.json").get(Open, openapi::get),
     ];
     for (base, make) in [
@@ -137,11 +154,15 @@ pub fn all() -> Vec<Route> {
     ] {
         routes.extend(make().into_iter().map(|route| route.below(&base)));
     }
+    routes.extend(
+        of_store().into_iter().filter(|route| !route.pattern.starts_with("/keys")).map(Route::unlisted),
+    );
+    routes.push(Route::at("/v3/api-docs").get(Open, openapi::get).unlisted());
     routes
 }
 
 fn of_store() -> Vec<Route> {
-    use RouteAccess::{Read, Write};
+    use RouteAccess::{Read, ReadAndWrite, Write};
     let one = |pattern| {
         Route::at(pattern).get(Read, store::get).put(Write, store::put).delete(Write, store::delete)
     };
@@ -151,7 +172,7 @@ fn of_store() -> Vec<Route> {
         Route::at("/key").put(Write, store::post).get(Read, store::get).delete(Write, store::delete),
         one("/key/{*key}"),
         Route::at("/batch").post(Write, batch::write),
-        Route::at("/range").get(Read, range::get),
+        Route::at("/range").get(Read, range::get).delete(ReadAndWrite, range::delete),
     ]
 }
 
@@ -207,6 +228,8 @@ mod tests {
         let paths = document["paths"].as_object().unwrap();
         let written: BTreeSet<(String, String)> = paths
             .iter()
+            // These are the gateway's.
+            .filter(|(path, _)| !openapi::lock_calls::is_described(path))
             .flat_map(|(path, methods)| methods.as_object().unwrap().keys().map(move |method| (path, method)))
             .map(|(path, method)| (path.clone(), method.clone()))
             .collect();

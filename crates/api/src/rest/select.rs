@@ -11,10 +11,10 @@ use base::Code;
 use base::limits::MESH_PAGE_KEYS_MAX;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mesh::{Key, PARTITIONS, Query, Record, RegionId, Reply, Request, ScanPage, Stamp};
+use mesh::{Key, PARTITIONS, Query, Record, RegionId, ScanPage, Stamp};
 use serde_json::{Value, json as object};
 
-pub const PARAMS: [&str; 6] = ["type", "home_region", "since", "limit", "page", "timeout_ms"];
+pub const PARAMS: [&str; 7] = ["type", "home_region", "since", "until", "limit", "page", "timeout_ms"];
 const LIMIT_DEFAULT: u64 = 100;
 /// Moments are milliseconds that fit into a stamp.
 const SINCE_MS_MAX: u64 = (1 << 47) - 1;
@@ -22,11 +22,7 @@ const SINCE_MS_MAX: u64 = (1 << 47) - 1;
 pub async fn get(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
     head.query.only(&PARAMS)?;
     let query = query_of(&head)?;
-    match rest.ask(Request::Query(Box::new(query)), head.timeout()?).await? {
-        Reply::Scanned(scanned) => render(&rest, &scanned),
-        reply @ Reply::Unavailable { .. } => Err(rest.short(reply)),
-        other => unreachable!("a query is not answered by {other:?}"),
-    }
+    render(&rest, &rest.get(query, head.timeout()?).await?)
 }
 
 fn query_of(head: &RequestHead) -> Result<Query, Refusal> {
@@ -42,18 +38,19 @@ fn query_of(head: &RequestHead) -> Result<Query, Refusal> {
         namespace_id: head.space.id,
         kind: query.get("type").map(kind_named).transpose()?,
         home: query.get("home_region").map(RegionId::of),
-        since: query.get("since").map(moment).transpose()?,
+        since: query.get("since").map(|text| moment("since", text)).transpose()?,
+        until: query.get("until").map(|text| moment("until", text)).transpose()?.map(Stamp::end_of_ms),
         after,
         limit: query.number("limit", 1, MESH_PAGE_KEYS_MAX as u64)?.unwrap_or(LIMIT_DEFAULT) as u16,
     })
 }
 
 /// Milliseconds, or a moment as records show theirs.
-fn moment(text: &str) -> Result<Stamp, Refusal> {
+fn moment(name: &str, text: &str) -> Result<Stamp, Refusal> {
     let ms = text.parse().ok().or_else(|| date::parse(text)).filter(|ms| *ms <= SINCE_MS_MAX);
     ms.map(Stamp::at_ms).ok_or_else(|| {
         let right = "milliseconds since 1970, or a moment as 2025-01-22T10:30:00Z";
-        Refusal::bad(format!("since={text} must be {right}"))
+        Refusal::bad(format!("{name}={text} must be {right}"))
     })
 }
 

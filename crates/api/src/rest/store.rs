@@ -5,7 +5,7 @@ use super::refusal::Refusal;
 use super::request_head::{RequestHead, WholeBody, now_ms, parse_json};
 use super::value::{self, ShownValue};
 use super::write::{self, ValueBody};
-use super::{Rest, clock, data, date, explain, json, read_result};
+use super::{Rest, clock, data, date, json, read_result};
 use axum::http::HeaderValue;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
@@ -86,13 +86,10 @@ async fn done(
     write: mesh::Write,
     status: &'static str,
 ) -> Result<Response, Refusal> {
-    let explaining = explain::PendingExplanation::begin(head)?;
-    let mesh_key = write.key.clone();
-    let record = write::perform(rest, head, write).await?;
-    let explain = explain::ended(explaining, rest, head, &mesh_key, &record).await;
-    let mut response = json(&StoreWriteBody { status, key, timestamp: record.updated_ms(), explain });
-    data::head_of_write(rest, head, &record, &mut response).await?;
-    Ok(response)
+    data::write_and_show(rest, head, write, |record, explain| {
+        json(&StoreWriteBody { status, key, timestamp: record.updated_ms(), explain })
+    })
+    .await
 }
 
 #[derive(Serialize)]
@@ -110,24 +107,15 @@ struct StoreReadBody<'a> {
 
 pub async fn get(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
     head.query.only(&GET_PARAMS)?;
-    let explaining = explain::PendingExplanation::begin(&head)?;
-    let key = head.key()?;
-    let sight = read_result::read(&rest, &head, key.clone()).await?;
-    let record = sight.live(&rest, &head)?;
-    let content_type = value::content_type(&record);
-    let mut response = if head.query.flag("raw")? || value::wants_raw(&head.headers, content_type) {
-        raw(&record)
-    } else {
-        let (value, encoding) = value::show(&record);
-        let explain = explain::ended(explaining, &rest, &head, &key, &record).await;
-        let key = head.key_text()?;
-        json(&StoreReadBody { key, value, encoding, content_type, timestamp: record.updated_ms(), explain })
-    };
-    sight.head(&rest, &head, &mut response)?;
-    Ok(response)
+    read_result::read_and_show(&rest, &head, |key, record, explain| {
+        let (value, encoding) = value::show(record);
+        let (content_type, timestamp) = (value::content_type(record), record.updated_ms());
+        json(&StoreReadBody { key, value, encoding, content_type, timestamp, explain })
+    })
+    .await
 }
 
-/// A record that can be shown; one that is gone, or never was, is refused as such.
+/// The record if it is live; otherwise the refusal for a key that does not exist.
 pub fn live(rest: &Rest, record: Option<Box<Record>>) -> Result<Box<Record>, Refusal> {
     let Some(record) = record else {
         return Err(Refusal::new(Code::KeyAbsent, "this key was never written, or was deleted long ago"));

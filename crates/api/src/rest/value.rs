@@ -31,10 +31,8 @@ impl Content {
     /// `curl -d` calls everything a form; no client means one here.
     pub fn of(headers: &HeaderMap) -> Result<Content, Refusal> {
         let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(Content::Json) };
-        let text = value.to_str().ok().filter(|text| text.len() <= CONTENT_TYPE_BYTES_MAX);
-        let text = text.ok_or_else(|| {
-            Refusal::bad(format!("Content-Type must be plain text of at most {CONTENT_TYPE_BYTES_MAX} bytes"))
-        })?;
+        let text = value.to_str().map_err(|_| bad_content_type())?;
+        check_content_type(text)?;
         let essence = text.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
         Ok(match essence.as_str() {
             "" | "application/json" | "text/json" | "application/x-www-form-urlencoded" => Content::Json,
@@ -42,6 +40,16 @@ impl Content {
             _ => Content::Raw(text.to_owned()),
         })
     }
+}
+
+/// Refuses what could not be a header of an answer.
+pub fn check_content_type(text: &str) -> Result<(), Refusal> {
+    let is_plain = HeaderValue::try_from(text).is_ok_and(|value| value.to_str().is_ok());
+    if is_plain && text.len() <= CONTENT_TYPE_BYTES_MAX { Ok(()) } else { Err(bad_content_type()) }
+}
+
+fn bad_content_type() -> Refusal {
+    Refusal::bad(format!("Content-Type must be plain text of at most {CONTENT_TYPE_BYTES_MAX} bytes"))
 }
 
 /// The type of what is stored; none for JSON.
@@ -113,11 +121,22 @@ pub fn show(record: &Record) -> (ShownValue<'_>, Option<&'static str>) {
         }
         Body::Counter(tally) => (show_whole(tally.value()), None),
         Body::Set(set) => (ShownValue::Elements(set.elements().map(|one| text_of(one)).collect()), None),
+        // Its elements are read page by page.
+        Body::Collection(_) => (ShownValue::Nothing, None),
         Body::Siblings(siblings) => match newest(siblings.values()) {
             Some(sibling) => show_bytes(&sibling.value, content_type(record)),
             None => (ShownValue::Nothing, None),
         },
     }
+}
+
+/// Values side by side, oldest first; none of a value that stands alone.
+pub fn show_all(record: &Record) -> Vec<ShownValue<'_>> {
+    let Body::Siblings(siblings) = &record.body else { return Vec::new() };
+    let mut values: Vec<&Sibling> = siblings.values().iter().collect();
+    values.sort_by_key(|sibling| (sibling.stamp, sibling.dot));
+    let shown = values.into_iter().map(|sibling| show_bytes(&sibling.value, content_type(record)).0);
+    if siblings.values().len() > 1 { shown.collect() } else { Vec::new() }
 }
 
 fn show_whole<'a>(value: i128) -> ShownValue<'a> {
@@ -149,7 +168,7 @@ pub fn is_json(bytes: &[u8]) -> bool {
     json_text::check(bytes).is_ok()
 }
 
-/// The one that was written last.
+/// The sibling that was written last.
 fn newest(siblings: &[Sibling]) -> Option<&Sibling> {
     siblings.iter().max_by_key(|sibling| (sibling.stamp, sibling.dot))
 }
@@ -160,7 +179,7 @@ pub fn text_of(bytes: &Bytes) -> Cow<'_, str> {
 }
 
 /// The types of data by the names that clients use.
-pub const KINDS: [(&str, Kind); 7] = [
+pub const KINDS: [(&str, Kind); 13] = [
     ("lww_register", Kind::Register),
     ("gcounter", Kind::GrowingCounter),
     ("pncounter", Kind::Counter),
@@ -168,6 +187,12 @@ pub const KINDS: [(&str, Kind); 7] = [
     ("orset", Kind::Set),
     ("siblings", Kind::Siblings),
     ("custom", Kind::Custom),
+    ("bigset", Kind::BigSet),
+    ("map", Kind::Map),
+    ("sorted_set", Kind::SortedSet),
+    ("list", Kind::List),
+    ("flag", Kind::Flag),
+    ("hyperloglog", Kind::HyperLogLog),
 ];
 
 pub fn kind_name(kind: Kind) -> &'static str {

@@ -6,11 +6,10 @@ use super::refusal::Refusal;
 use super::request_head::RequestHead;
 use super::value::{self, CONTENT_TYPE_NAME, Content};
 use super::{Rest, clock, handlers, json_text};
-use base::Code;
+use base::{Code, FormatLevel};
 use bytes::Bytes;
 use mesh::{
-    Context, Decimal, Key, Kind, METADATA_MAX, Op, Record, RegionId, Reply, Request, Write,
-    namespaces::Policy,
+    Context, Decimal, Key, Kind, METADATA_MAX, NotDone, Op, Record, RegionId, Write, namespaces::Policy,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,11 +17,11 @@ use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a metadata's name or value may take.
+/// The most bytes of a metadata's name or value.
 const METADATA_BYTES_MAX: usize = 1_024;
 const HANDLER_BYTES_MAX: usize = 128;
 
-/// What a body of JSON may say about a value.
+/// The fields of a JSON body about a value.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ValueBody<'a> {
@@ -62,7 +61,7 @@ pub fn policy_named(word: &str) -> Result<Policy, Refusal> {
         .ok_or_else(|| Refusal::bad(format!("conflicts are resolved by LWW, CRDT or FAIL, not by `{word}`")))
 }
 
-/// Only if nothing is there that the writer has not seen.
+/// The context that the key's value must have; none for a write without a condition.
 pub fn expectation(head: &RequestHead) -> Result<Option<Context>, Refusal> {
     let seen = head.clock("X-If-Vector-Clock")?;
     Ok(match policy(head)? {
@@ -71,7 +70,7 @@ pub fn expectation(head: &RequestHead) -> Result<Option<Context>, Refusal> {
     })
 }
 
-/// A write that says nothing of its own yet.
+/// A write with this operation and no attributes yet.
 pub fn plain(
     rest: &Rest,
     head: &RequestHead,
@@ -79,13 +78,17 @@ pub fn plain(
     (kind, op): (Kind, Op),
     part: Option<usize>,
 ) -> Result<Write, Refusal> {
+    if kind.collection().is_some() {
+        // Nodes of 0.1.0 cannot read the rows.
+        rest.handle().formats().require(FormatLevel(1))?;
+    }
     Ok(Write {
         attributes: head.attributes(rest, &key, part)?,
         key,
         kind,
         op,
         expect: expectation(head)?,
-        w: head.w()?,
+        w: head.w(rest)?,
         sloppy: head.query.flag("sloppy")?,
     })
 }
@@ -98,14 +101,30 @@ pub fn of_body(rest: &Rest, head: &RequestHead, key: Key, body: &Bytes) -> Resul
             "bytes are kept as a register, of which the last write wins; send JSON to merge",
         )),
         Content::Raw(content_type) => {
-            check_size(rest, body.len())?;
-            let mut write = plain(rest, head, key, (Kind::Register, Op::Put(body.clone())), None)?;
             let ttl = head.query.number("ttl", 0, u64::MAX)?;
-            write.attributes.expires_ms = super::request_head::expiry(ttl)?;
-            write.attributes.metadata = vec![(CONTENT_TYPE_NAME.into(), content_type.into())];
-            Ok(write)
+            let body = RawBody { data: body.clone(), content_type, ttl, metadata: BTreeMap::new() };
+            of_bytes(rest, head, key, body)
         }
     }
+}
+
+/// A value that is bytes.
+pub struct RawBody {
+    pub data: Bytes,
+    pub content_type: String,
+    pub ttl: Option<u64>,
+    pub metadata: BTreeMap<String, String>,
+}
+
+pub fn of_bytes(rest: &Rest, head: &RequestHead, key: Key, body: RawBody) -> Result<Write, Refusal> {
+    let RawBody { data, content_type, ttl, metadata } = body;
+    check_size(rest, data.len())?;
+    value::check_content_type(&content_type)?;
+    let mut write = plain(rest, head, key, (Kind::Register, Op::Put(data)), None)?;
+    write.attributes.expires_ms = super::request_head::expiry(ttl)?;
+    write.attributes.metadata = metadata_of(metadata)?;
+    write.attributes.metadata.push((CONTENT_TYPE_NAME.into(), content_type.into()));
+    Ok(write)
 }
 
 pub fn of_given(
@@ -179,6 +198,13 @@ fn op_of(kind: Kind, given: &RawValue) -> Result<Op, Refusal> {
             "a {} is not put; POST /v1/crdt/{0}:KEY/increment {{\"amount\": 1}}",
             value::kind_name(kind)
         ))),
+        Kind::Flag | Kind::Map | Kind::SortedSet | Kind::List | Kind::HyperLogLog | Kind::BigSet => {
+            let name = value::kind_name(kind);
+            let words = super::collection_ops::words(kind);
+            Err(Refusal::bad(format!(
+                "a {name} is not put; POST /v1/crdt/{name}:KEY/OPERATION, which is {words}"
+            )))
+        }
         Kind::Set => Err(Refusal::bad(
             "an orset is not put; POST /v1/crdt/set:KEY/add {\"element\": \"text\"}".to_owned(),
         )),
@@ -222,7 +248,7 @@ fn check_size(rest: &Rest, len: usize) -> Result<(), Refusal> {
 pub async fn perform(rest: &Rest, head: &RequestHead, write: Write) -> Result<Box<Record>, Refusal> {
     let wanted = WriteIntent::of(&write);
     let write = Arc::new(write);
-    let reply = match rest.ask(Request::Write(write.clone()), head.timeout()?).await {
+    let reply = match rest.ask(write.clone(), head.timeout()?).await {
         Err(refusal) if refusal.code == Code::UnknownHandler => {
             handlers::perform_when_known(rest, &write, head.timeout()?).await
         }
@@ -230,6 +256,9 @@ pub async fn perform(rest: &Rest, head: &RequestHead, write: Write) -> Result<Bo
     };
     wanted.settled(rest, reply?)
 }
+
+/// The record as the mesh has it now, or why it was not written.
+pub type WriteReply = Result<Box<Record>, NotDone>;
 
 /// The write's operation and condition, for the answer if a conflict prevents it.
 pub struct WriteIntent {
@@ -243,24 +272,20 @@ impl WriteIntent {
     }
 
     /// The outcome of the write.
-    pub fn settled(&self, rest: &Rest, reply: Reply) -> Result<Box<Record>, Refusal> {
+    pub fn settled(&self, rest: &Rest, reply: WriteReply) -> Result<Box<Record>, Refusal> {
         match reply {
-            Reply::Conflict(record) => Err(conflict(rest, &record, &self.op, self.expect.as_ref())),
+            Err(NotDone::Conflict(record)) => Err(conflict(rest, &record, &self.op, self.expect.as_ref())),
             reply => settled(rest, reply),
         }
     }
 }
 
 /// The outcome of a write without a condition.
-pub fn settled(rest: &Rest, reply: Reply) -> Result<Box<Record>, Refusal> {
-    match reply {
-        Reply::Written(record) => Ok(record),
-        Reply::Unavailable { acks, needed, missing } => Err(rest.not_written(acks, needed, &missing)),
-        reply @ Reply::Indeterminate { .. } => Err(rest.short(reply)),
-        Reply::Refused(code) => Err(code.into()),
-        Reply::Conflict(_) => Err(Code::ConflictDetected.into()),
-        other => unreachable!("a write is not answered by {other:?}"),
-    }
+pub fn settled(rest: &Rest, reply: WriteReply) -> Result<Box<Record>, Refusal> {
+    reply.map_err(|not_done| match not_done {
+        NotDone::Unavailable { acks, needed, missing } => rest.not_written(acks, needed, &missing),
+        not_done => rest.refusal(not_done),
+    })
 }
 
 /// Both sides: what is there, and what was to be written.

@@ -16,14 +16,14 @@ const UNAUTHENTICATED: &str = "16";
 const INVALID: &str = "3";
 
 /// A member with auth on, the user root, and ann, who may read and write the keys from `a` to `b`.
-struct Secured {
-    world: World,
-    client: Client,
-    root: String,
+pub struct Secured {
+    pub world: World,
+    pub client: Client,
+    pub root: String,
 }
 
 impl Secured {
-    async fn start() -> Secured {
+    pub async fn start() -> Secured {
         Secured::on(World::start().await).await
     }
 
@@ -73,7 +73,7 @@ impl Secured {
         self.change("RoleRevokePermission", &request).await;
     }
 
-    async fn log_in(&self, name: &str, password: &str) -> String {
+    pub async fn log_in(&self, name: &str, password: &str) -> String {
         let request = wire::AuthenticateRequest { name: name.into(), password: password.into() };
         let path = "/etcdserverpb.Auth/Authenticate";
         let answer = self.client.post(path, &[GRPC], framed(&request)).await.unwrap();
@@ -88,7 +88,7 @@ impl Secured {
     }
 }
 
-fn put(key: &str) -> wire::PutRequest {
+pub fn put(key: &str) -> wire::PutRequest {
     wire::PutRequest { key: Bytes::copy_from_slice(key.as_bytes()), value: "v".into(), ..Default::default() }
 }
 
@@ -96,7 +96,7 @@ fn get(key: &str) -> wire::RangeRequest {
     wire::RangeRequest { key: Bytes::copy_from_slice(key.as_bytes()), ..Default::default() }
 }
 
-fn code(answer: &Answer) -> &str {
+pub fn code(answer: &Answer) -> &str {
     let told = answer.trailers.get("grpc-status").or_else(|| answer.headers.get("grpc-status"));
     told.unwrap().to_str().unwrap()
 }

@@ -5,5 +5,8 @@
 mod auth;
 mod bridge;
 mod client;
+#[path = "../../../server/tests/it/config.rs"]
+mod config;
 mod fast;
+mod leases;
 mod world;

@@ -1,7 +1,8 @@
 //! One member and its client port.
 
+use crate::config::config;
 use api::ServeSettings;
-use server::{AuthConfig, ClusterMember, Config, Server};
+use server::{AuthConfig, Config, Server};
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -41,50 +42,24 @@ impl World {
     async fn start_of(members: usize, auth: AuthConfig) -> World {
         let dir = tempfile::tempdir().unwrap();
         let peers: Vec<_> = (0..members).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let address = |listener: &TcpListener| listener.local_addr().unwrap();
-        let member = |(idx, listener): (usize, &TcpListener)| ClusterMember {
-            name: format!("m{idx}"),
-            peer_addr: address(listener).to_string(),
-        };
+        let addresses: Vec<SocketAddr> = peers.iter().map(|peer| peer.local_addr().unwrap()).collect();
         let config = Config {
-            name: "m0".to_owned(),
-            data_dir: dir.path().join("m0"),
-            client_addr: "127.0.0.1:0".parse().unwrap(),
-            peer_addr: address(&peers[0]),
-            initial_cluster: peers.iter().enumerate().map(member).collect(),
-            join: None,
-            cluster_token: "test".to_owned(),
-            advertise_client: String::new(),
-            advertise_peer: String::new(),
-            heartbeat: Duration::from_millis(40),
-            election: Duration::from_millis(400),
             request_timeout: Duration::from_secs(20),
-            request_bytes_max: 1536 * 1024,
             response_bytes_max: base::limits::RESPONSE_BYTES_MAX,
-            txn_ops_max: 128,
-            quota_bytes: 0,
-            compaction: None,
-            history_age: Duration::from_secs(3_600),
-            history_rows_max: 1_000,
-            flush_interval: Duration::from_millis(100),
-            flush_bytes: 8 * 1024 * 1024,
-            wal_segment_bytes: 4 * 1024 * 1024,
-            log_keep_entries: 5_000,
-            watch_progress_interval: Duration::from_secs(600),
-            client_tls: false,
-            peer_security: Default::default(),
-            force_new_cluster: false,
-            strict_reconfig: false,
-            drain_timeout: Duration::from_secs(5),
-            audit: None,
             auth,
-            mesh: server::MeshConfig::default(),
+            ..config(dir.path(), 0, &addresses)
         };
         let settings = ServeSettings {
             request_bytes_max: config.request_bytes_max,
             txn_ops_max: config.txn_ops_max,
             timed: true,
             with_peers: false,
+        };
+        let data = api::RestSettings {
+            region: config.mesh.region.clone(),
+            value_bytes_max: config.request_bytes_max,
+            advertise: String::new(),
+            shown: Vec::new(),
         };
         let mut peers = peers.into_iter();
         let server = Server::start_on(peers.next().unwrap(), config).unwrap();
@@ -93,7 +68,7 @@ impl World {
         let (stop, stopped) = oneshot::channel::<()>();
         let handle = server.handle();
         let serving = tokio::spawn(async move {
-            api::serve(handle, listener.into(), settings, async {
+            api::serve(handle, listener.into(), settings, data, async {
                 let _ = stopped.await;
             })
             .await

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 fn manifest(id: &BackupId, objects: Vec<ObjectRef>) -> Manifest {
     let bytes = objects.iter().map(|object| object.bytes).sum();
     Manifest {
-        version: 1,
+        version: backup::MANIFEST_VERSION,
         id: id.clone(),
         release: "test".to_owned(),
         cluster: "1".to_owned(),

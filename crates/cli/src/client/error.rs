@@ -35,7 +35,7 @@ pub enum Error {
     Offline(#[from] server::Error),
     #[error(transparent)]
     Backup(#[from] backup::Error),
-    /// Of a backup or a restore that cannot be whole.
+    /// The reason why a backup or a restore cannot be whole.
     #[error("{0}")]
     Incomplete(String),
     /// The data API has refused.
@@ -80,9 +80,9 @@ impl Error {
 
 fn exit_code_of(error: &client::Error) -> u8 {
     match error {
-        client::Error::BadEndpoint { .. } => USAGE,
+        client::Error::BadEndpoint { .. } | client::Error::WrongEndpoint { .. } => USAGE,
         client::Error::Unreachable { .. } => GrpcCode::Unavailable.exit_code(),
-        client::Error::TimedOut => GrpcCode::DeadlineExceeded.exit_code(),
+        client::Error::TimedOut | client::Error::ReadTimedOut => GrpcCode::DeadlineExceeded.exit_code(),
         client::Error::Refused(status) => {
             GrpcCode::from_number(status.code() as u8).map_or(1, |code| code.exit_code())
         }

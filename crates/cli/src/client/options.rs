@@ -101,7 +101,7 @@ impl Options {
     }
 }
 
-/// Of --user and --password, or of their variables. With --password the name is taken as it is,
+/// The login of --user and --password, or of their variables. With --password the name is taken as it is,
 /// colons and all.
 pub fn login_of(user: &Option<String>, password: &Option<String>) -> Result<Option<Login>, Error> {
     let given = |flag: &Option<String>, variables: [&str; 2]| {

@@ -25,7 +25,7 @@ use tracing_subscriber::EnvFilter;
 /// In the place of a file.
 const STANDARD_ERROR: &str = "-";
 
-/// What the process needs to run: the member's configuration, where it listens, and how it logs.
+/// The settings with which the process runs: the member's configuration, where it listens, and how it logs.
 #[derive(Clone, Debug)]
 pub struct CheckedConfig {
     pub config: Config,
@@ -172,7 +172,7 @@ fn browsers(values: &Values) -> BrowserSettings {
     let told = told.map(|id| values.text(id).rsplit_once(':').map_or("", |(host, _)| host).to_owned());
     let mut hosts = listed(values.text(Id::AllowedHosts));
     hosts.extend(told);
-    BrowserSettings { hosts, origins: listed(values.text(Id::Cors)) }
+    BrowserSettings { hosts, origins: listed(values.text(Id::Cors)), ..BrowserSettings::default() }
 }
 
 fn parse_members(text: &str) -> Option<Vec<ClusterMember>> {
@@ -225,6 +225,7 @@ fn assemble(values: &Values) -> CheckedConfig {
         force_new_cluster: false,
         strict_reconfig: false,
         drain_timeout: ms(Id::DrainTimeoutMs),
+        slow_request: ms(Id::SlowRequestMs),
         audit: audit(values),
         auth: AuthConfig {
             token_ttl: ms(Id::AuthTokenTtlMs),

@@ -27,8 +27,8 @@ pub fn load(values: &Values, config: &mut Config) -> Vec<String> {
     let mut problems = vec![];
     let mut read = |id: Id, path: PathBuf| {
         let secret = Secret::read(&path);
-        let tell = |error| format!("{} (from {}): {error}", id.setting().name, values.get(id).origin);
-        secret.map_err(|error| problems.push(tell(error))).ok()
+        let with_origin = |error| format!("{} (from {}): {error}", id.setting().name, values.get(id).origin);
+        secret.map_err(|error| problems.push(with_origin(error))).ok()
     };
     let secret = tls::path(values, Id::ClusterSecretFile).and_then(|path| read(Id::ClusterSecretFile, path));
     let files = parse_region_files(values.text(Id::RegionSecret)).unwrap_or_default();

@@ -12,12 +12,12 @@ pub struct Setting {
     pub meaning: &'static str,
 }
 
-/// What a value must look like.
+/// The form that a value must have.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// A word that may stand in lists: without blanks, commas and equal signs.
     Word,
-    /// The same, or nothing.
+    /// A word, or nothing.
     WordOrNothing,
     Path,
     /// The path of a file, or nothing.
@@ -230,6 +230,8 @@ settings! {
         "How many such renamed files are kept.";
     DrainTimeoutMs "drain-timeout-ms" ms(0, 600_000), Count(5_000),
         "How long SIGTERM waits for requests under way.";
+    SlowRequestMs "slow-request-ms" ms(0, 3_600_000), Count(500),
+        "A request that takes this long is logged with where the time went, a few per second; 0 for none.";
     LogLevel "log-level" Kind::LogFilter, Value("info"),
         "What is logged: error, warn, info, debug or trace, or directives as info,server=debug.";
     LogFormat "log-format" Kind::Choice(&["line", "pretty", "json"]), Value("line"),
@@ -250,7 +252,7 @@ impl Setting {
         format!("ALTHING_{}", self.name.to_uppercase().replace('-', "_"))
     }
 
-    /// What a value looks like, in a word, for help.
+    /// The form of a value, in a word, for help.
     pub fn placeholder(&self) -> &'static str {
         match self.kind {
             Kind::Word | Kind::WordOrNothing => "NAME",
@@ -271,7 +273,7 @@ impl Setting {
         }
     }
 
-    /// What a value must be, as a sentence would say it.
+    /// The form of a value, as part of a sentence.
     pub fn shape(&self) -> String {
         match self.kind {
             Kind::Word => "a word without blanks, commas and equal signs".to_owned(),

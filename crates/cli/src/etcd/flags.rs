@@ -175,7 +175,7 @@ pub static TABLE: &[Flag] = &[
     value("log-package-levels", WATCHED),
     value("listen-metrics-urls", Honoured),
     value("metrics", Honoured),
-    switch("enable-pprof", NoEffect("there is no Go runtime to profile")),
+    switch("enable-pprof", NoEffect("profiles are taken from outside, by `perf`")),
     switch("enable-grpc-gateway", NoEffect("the JSON gateway is always served")),
     switch("enable-distributed-tracing", TRACING),
     value("distributed-tracing-address", TRACING),

@@ -40,6 +40,7 @@ pub fn translate(given: &[GivenFlag]) -> Result<CheckedConfig, Problems> {
     checked.config.compaction = places.compaction;
     let hosts = told.iter().filter_map(|url| url.place.rsplit_once(':')).map(|(host, _)| host.to_owned());
     checked.browsers.hosts.extend(hosts);
+    checked.browsers.programs_by_any_name = translation.given("host-whitelist").is_none();
     checked.client_addrs = places.clients;
     checked.client_sockets = places.sockets;
     if let Some(url) = told.first().filter(|url| url.is_unix) {
@@ -65,7 +66,7 @@ pub fn translate(given: &[GivenFlag]) -> Result<CheckedConfig, Problems> {
     Ok(checked)
 }
 
-/// What a member needs to know beyond its settings.
+/// The addresses that a member needs beyond its settings.
 struct ClusterAddresses {
     clients: Vec<ListenAddr>,
     sockets: Vec<ListenSocket>,

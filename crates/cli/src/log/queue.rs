@@ -18,12 +18,12 @@ const FLUSH_RETRY: Duration = Duration::from_millis(1);
 
 #[derive(Clone)]
 pub struct Queue {
-    items: SyncSender<Item>,
+    items: SyncSender<QueueItem>,
     dropped: Arc<AtomicU64>,
     stuck: Arc<AtomicBool>,
 }
 
-enum Item {
+enum QueueItem {
     Line(Vec<u8>),
     /// Answered when everything before it has been written.
     Flush(SyncSender<()>),
@@ -52,7 +52,7 @@ impl Queue {
     pub fn flush(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         let (done, written) = sync_channel(1);
-        let mut request = Item::Flush(done);
+        let mut request = QueueItem::Flush(done);
         while let Err(TrySendError::Full(back)) = self.items.try_send(request) {
             if Instant::now() >= deadline {
                 return false;
@@ -72,7 +72,7 @@ impl Queue {
 
     fn push(&self, line: &[u8]) {
         let line = &line[..line.len().min(LINE_BYTES_MAX)];
-        if let Err(TrySendError::Full(_)) = self.items.try_send(Item::Line(line.to_vec())) {
+        if let Err(TrySendError::Full(_)) = self.items.try_send(QueueItem::Line(line.to_vec())) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -98,7 +98,7 @@ impl Write for QueueWriter<'_> {
     }
 }
 
-fn drain(items: Receiver<Item>, dropped: &AtomicU64, stuck: &AtomicBool, mut sink: impl Write) {
+fn drain(items: Receiver<QueueItem>, dropped: &AtomicU64, stuck: &AtomicBool, mut sink: impl Write) {
     for item in items {
         let lost = dropped.swap(0, Ordering::Relaxed);
         if lost > 0 {
@@ -106,8 +106,8 @@ fn drain(items: Receiver<Item>, dropped: &AtomicU64, stuck: &AtomicBool, mut sin
             let _ = writeln!(sink, "{lost} log lines were dropped because the reader was too slow");
         }
         match item {
-            Item::Line(line) => drop(sink.write_all(&line)),
-            Item::Flush(done) => drop(done.send(())),
+            QueueItem::Line(line) => drop(sink.write_all(&line)),
+            QueueItem::Flush(done) => drop(done.send(())),
         }
         stuck.store(false, Ordering::Relaxed);
     }

@@ -10,7 +10,7 @@ use proto::authpb::permission::Type;
 use proto::etcdserverpb::{AuthRoleGetResponse, AuthStatusResponse, AuthUserGetResponse, ResponseHeader};
 
 impl Printer {
-    /// What was done, which the response does not say.
+    /// A sentence about what was done, because the response has none.
     pub fn done(&self, header: Option<ResponseHeader>, told: &str) -> Vec<u8> {
         match self.format {
             Format::Json => json::line(&json::names(header, "", &[])).into_bytes(),

@@ -279,7 +279,7 @@ impl Object {
         if number == N::default() { self } else { self.raw(name, &number.to_string()) }
     }
 
-    fn flag(self, name: &str, flag: bool) -> Object {
+    pub fn flag(self, name: &str, flag: bool) -> Object {
         if flag { self.raw(name, "true") } else { self }
     }
 

@@ -12,6 +12,9 @@ use std::time::Duration;
 const LOCK_HEADS: [&str; 6] = ["NAME", "HOLDER", "TOKEN", "LEASE", "TTL", "WAITING"];
 const PLACE_HEADS: [&str; 6] = ["PLACE", "CLIENT", "KEY", "LEASE", "WAITS", "METADATA"];
 
+/// In place of a number in the queue.
+const NO_ENTRY: &str = "no entry";
+
 impl Printer {
     pub fn locks(&self, response: &ListResponse) -> Vec<u8> {
         let text = match self.format {
@@ -60,11 +63,20 @@ fn paragraph(lock: &Lock) -> String {
         text.push_str("no waiters\n");
     }
     for (nth, waiter) in lock.queue.iter().enumerate() {
-        let who = readable(waiter.client_id.as_bytes());
         let place = nth + 1;
-        text.push_str(&format!("{place}. {who} waits for {}\n", millis(waiter.waiting_ms)));
+        let what = if waiter.is_foreign { stray(waiter) } else { wait(waiter) };
+        text.push_str(&format!("{place}. {what}\n"));
     }
     text
+}
+
+fn wait(waiter: &Waiter) -> String {
+    format!("{} waits for {}", readable(waiter.client_id.as_bytes()), millis(waiter.waiting_ms))
+}
+
+fn stray(waiter: &Waiter) -> String {
+    let key = readable(waiter.waiter_key.as_bytes());
+    format!("the key {key}, which is no entry of the lock, keeps those behind it waiting: delete that key")
 }
 
 fn holder(lock: &Lock) -> String {
@@ -102,18 +114,20 @@ fn columns(lock: &Lock) -> Vec<String> {
     ]
 }
 
-/// The holder, and the waiters behind it.
+/// The holder, and the waiters behind it; a key that is no entry has no place.
 fn places(lock: &Lock) -> Vec<Vec<String>> {
     let place = |nth: String, client: &str, key: &str, lease: i64, waits: String, metadata: &[u8]| {
         let (client, key) = (readable(client.as_bytes()), readable(key.as_bytes()));
         vec![nth, client, key, format!("{lease:016x}"), waits, readable(metadata)]
     };
     let Lock { holder_id, key, lease_id, metadata, .. } = lock;
-    let mut rows = vec![place("holder".to_owned(), holder_id, key, *lease_id, String::new(), metadata)];
+    let first = if lock.is_foreign { NO_ENTRY } else { "holder" };
+    let mut rows = vec![place(first.to_owned(), holder_id, key, *lease_id, String::new(), metadata)];
     for (nth, waiter) in lock.queue.iter().enumerate() {
-        let Waiter { client_id, waiter_key, lease_id, metadata, waiting_ms, .. } = waiter;
-        let waits = millis(*waiting_ms);
-        rows.push(place((nth + 1).to_string(), client_id, waiter_key, *lease_id, waits, metadata));
+        let Waiter { client_id, waiter_key, lease_id, metadata, waiting_ms, is_foreign, .. } = waiter;
+        let waits = if *is_foreign { String::new() } else { millis(*waiting_ms) };
+        let nth = if *is_foreign { NO_ENTRY.to_owned() } else { (nth + 1).to_string() };
+        rows.push(place(nth, client_id, waiter_key, *lease_id, waits, metadata));
     }
     rows
 }
@@ -132,6 +146,7 @@ fn object(lock: &Lock) -> String {
         .number("remaining_ttl_ms", lock.remaining_ttl_ms)
         .number("since_unix_ms", lock.since_unix_ms)
         .raw("queue", &json::list(lock.queue.iter().map(waiter_object)))
+        .flag("is_foreign", lock.is_foreign)
         .end()
 }
 
@@ -145,6 +160,7 @@ fn waiter_object(waiter: &Waiter) -> String {
         .number("since_unix_ms", waiter.since_unix_ms)
         .number("waiting_ms", waiter.waiting_ms)
         .bytes("metadata", &waiter.metadata)
+        .flag("is_foreign", waiter.is_foreign)
         .end()
 }
 

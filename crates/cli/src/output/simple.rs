@@ -1,7 +1,7 @@
 //! The simple format: keys and values as they are, a line each, whatever bytes they hold.
 
 use super::quote::quote;
-use super::{EndpointHash, EndpointHealth, EndpointStatus, Shown, member_columns, status_columns};
+use super::{EndpointHash, EndpointHealth, EndpointStatus, SimpleParts, member_columns, status_columns};
 use crate::client::duration;
 use proto::etcdserverpb::response_op::Response;
 use proto::etcdserverpb::{
@@ -14,13 +14,13 @@ use proto::mvccpb::KeyValue;
 #[derive(Clone, Copy)]
 pub struct Simple {
     pub hex: bool,
-    pub shown: Shown,
+    pub shown: SimpleParts,
 }
 
 impl Simple {
     pub fn range(self, response: &RangeResponse) -> Vec<u8> {
         match self.shown {
-            Shown::Count => format!("{}\n", response.count).into_bytes(),
+            SimpleParts::Count => format!("{}\n", response.count).into_bytes(),
             _ => self.pairs(&response.kvs),
         }
     }
@@ -67,7 +67,7 @@ impl Simple {
     fn pairs(self, kvs: &[KeyValue]) -> Vec<u8> {
         let mut text = vec![];
         for kv in kvs {
-            if self.shown != Shown::Value {
+            if self.shown != SimpleParts::Value {
                 self.line(&kv.key, &mut text);
             }
             self.line(&kv.value, &mut text);

@@ -148,6 +148,22 @@ pub fn draw(heads: &[&str], rows: Vec<Vec<String>>) -> String {
     if rows.is_empty() { text } else { text + &frame }
 }
 
+/// Lines without frames: the first column to the left, the others to the right, two blanks between them.
+pub fn columns(heads: &[&str], rows: &[Vec<String>]) -> Vec<String> {
+    let length = |text: &str| text.chars().count();
+    let width = |i: usize| rows.iter().map(|row| length(&row[i])).chain([length(heads[i])]).max();
+    let widths: Vec<usize> = (0..heads.len()).map(|i| width(i).unwrap_or(0)).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded = cells.zip(&widths).enumerate().map(|(i, (cell, width))| match i {
+            0 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let head = line(&mut heads.iter().copied());
+    std::iter::once(head).chain(rows.iter().map(|row| line(&mut row.iter().map(String::as_str)))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -29,7 +29,7 @@ pub fn render() -> String {
     text
 }
 
-/// Those of a tag, without their second path below the namespace.
+/// The operations of a tag, without their second path below the namespace.
 fn operations<'a>(
     document: &'a Value,
     tag: &'a str,

@@ -14,6 +14,11 @@ use tokio_rustls::rustls::ClientConfig;
 
 /// More than any answer of the API takes.
 const ANSWER_BYTES_MAX: u64 = 256 * 1024 * 1024;
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// How long the head of a stream may take.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// The length of a chunk, with what may stand behind it.
+const CHUNK_LINE_MAX: usize = 128;
 
 pub struct Request {
     pub method: &'static str,
@@ -65,6 +70,108 @@ pub async fn exchange(
         }
     };
     timeout(patience, whole).await.unwrap_or_else(|_| Err(late())).map_err(Failure::Unanswered)
+}
+
+/// An answer that does not end: its status, and its body as it comes.
+pub struct RestStream {
+    pub status: u16,
+    from: Box<dyn AsyncRead + Unpin + Send>,
+    chunks: ChunkDecoder,
+}
+
+/// Sends a request, and reads no further than the head of the answer.
+pub async fn open(place: &HttpEndpoint<'_>, request: &Request, dial: Duration) -> io::Result<RestStream> {
+    let late = || io::Error::from(io::ErrorKind::TimedOut);
+    let stream = timeout(dial, connect(place)).await.unwrap_or_else(|_| Err(late()))?;
+    let (mut from, mut to): (Box<dyn AsyncRead + Unpin + Send>, Box<dyn AsyncWrite + Unpin + Send>) =
+        match stream {
+            Stream::Plain(stream) => {
+                let (from, to) = tokio::io::split(stream);
+                (Box::new(from), Box::new(to))
+            }
+            Stream::Sealed(stream) => {
+                let (from, to) = tokio::io::split(*stream);
+                (Box::new(from), Box::new(to))
+            }
+        };
+    to.write_all(&encode(place.address, request)).await?;
+    to.flush().await?;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let byte = timeout(HEAD_TIMEOUT, from.read_u8()).await.unwrap_or_else(|_| Err(late()))?;
+        head.push(byte);
+        if head.len() > HEAD_BYTES_MAX {
+            return Err(io::Error::other("the answer has no head"));
+        }
+    }
+    let answer = status_of(&head).ok_or_else(|| io::Error::other("the answer is not HTTP"))?;
+    let is_chunked = answer.header("transfer-encoding").is_some_and(|coding| coding.contains("chunked"));
+    Ok(RestStream { status: answer.status, from, chunks: ChunkDecoder::new(is_chunked) })
+}
+
+/// The head of an answer whose body has not come yet.
+fn status_of(head: &[u8]) -> Option<RestAnswer> {
+    let text = std::str::from_utf8(head).ok()?;
+    let without_length =
+        text.split("\r\n").filter(|line| !line.to_ascii_lowercase().starts_with("content-length"));
+    parse(without_length.collect::<Vec<_>>().join("\r\n").as_bytes())
+}
+
+impl RestStream {
+    /// More of the body; none at its end.
+    pub async fn more(&mut self, patience: Duration) -> io::Result<Option<Vec<u8>>> {
+        let mut bytes = vec![0; 16 * 1024];
+        let late = || io::Error::from(io::ErrorKind::TimedOut);
+        let read = timeout(patience, self.from.read(&mut bytes)).await.unwrap_or_else(|_| Err(late()))?;
+        if read == 0 || self.chunks.ended {
+            return Ok(None);
+        }
+        self.chunks.take(&bytes[..read]).map(Some).ok_or_else(|| io::Error::other("the answer is not HTTP"))
+    }
+}
+
+/// Takes the framing of chunks out of a body.
+struct ChunkDecoder {
+    is_chunked: bool,
+    /// The bytes left of the chunk that is being read.
+    left: usize,
+    /// A line that is not whole: the length of a chunk, or the end of the one before.
+    line: Vec<u8>,
+    ended: bool,
+}
+
+impl ChunkDecoder {
+    fn new(is_chunked: bool) -> ChunkDecoder {
+        ChunkDecoder { is_chunked, left: 0, line: Vec::new(), ended: false }
+    }
+
+    fn take(&mut self, mut bytes: &[u8]) -> Option<Vec<u8>> {
+        if !self.is_chunked {
+            return Some(bytes.to_vec());
+        }
+        let mut body = Vec::new();
+        while let Some((first, rest)) = bytes.split_first() {
+            if self.left > 0 {
+                let n = self.left.min(bytes.len());
+                body.extend_from_slice(&bytes[..n]);
+                (self.left, bytes) = (self.left - n, &bytes[n..]);
+                continue;
+            }
+            bytes = rest;
+            match first {
+                b'\n' if self.line.is_empty() => {}
+                b'\n' => {
+                    let length = std::str::from_utf8(&std::mem::take(&mut self.line)).ok()?.to_owned();
+                    self.left = usize::from_str_radix(length.split(';').next()?.trim(), 16).ok()?;
+                    self.ended |= self.left == 0;
+                }
+                b'\r' => {}
+                byte if self.line.len() < CHUNK_LINE_MAX => self.line.push(*byte),
+                _ => return None,
+            }
+        }
+        Some(body)
+    }
 }
 
 enum Stream {
@@ -135,6 +242,18 @@ mod tests {
         for cut in 0..text.len() {
             assert!(parse(&text[..cut]).is_none(), "{cut}");
         }
+    }
+
+    #[test]
+    fn chunks_are_joined_wherever_they_are_cut() {
+        let text = b"5\r\nhello\r\n7;x=y\r\n, world\r\n0\r\n\r\n";
+        for cut in 0..text.len() {
+            let mut chunks = ChunkDecoder::new(true);
+            let mut body = chunks.take(&text[..cut]).unwrap();
+            body.extend(chunks.take(&text[cut..]).unwrap());
+            assert_eq!((body.as_slice(), chunks.ended), (&b"hello, world"[..], true), "{cut}");
+        }
+        assert!(ChunkDecoder::new(true).take(b"zz\r\n").is_none());
     }
 
     #[test]

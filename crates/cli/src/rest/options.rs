@@ -1,14 +1,14 @@
 //! The options of the verbs that use REST, and their calls: the endpoints are tried in turn until one answers.
 //! A write carries an id of its own, so that a retry elsewhere does not execute it twice.
 
-use super::http::{Failure, HttpEndpoint, Request, RestAnswer, exchange, percent_encode};
+use super::http::{Failure, HttpEndpoint, Request, RestAnswer, RestStream, exchange, open, percent_encode};
 use crate::client::{Error, TlsOptions, duration, login_of};
+use crate::request_id;
 use ::client::Login;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
 const ENDPOINT_DEFAULT: &str = "127.0.0.1:8080";
@@ -58,11 +58,14 @@ pub struct RestCall {
     pub query: Vec<(&'static str, String)>,
     pub headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
+    /// A write without a request id: one that may have happened is not sent again.
+    pub is_sent_once: bool,
 }
 
 impl RestCall {
     pub fn new(method: &'static str, path: impl Into<String>) -> RestCall {
-        RestCall { method, path: path.into(), query: Vec::new(), headers: Vec::new(), body: Vec::new() }
+        let (query, headers, body) = (Vec::new(), Vec::new(), Vec::new());
+        RestCall { method, path: path.into(), query, headers, body, is_sent_once: false }
     }
 
     /// A path that ends with a key.
@@ -84,12 +87,17 @@ impl RestCall {
         self.body = body.to_string().into_bytes();
         self.header("content-type", Some("application/json"))
     }
+
+    /// For writes that take no request id.
+    pub fn sent_once(self) -> RestCall {
+        RestCall { is_sent_once: true, ..self }
+    }
 }
 
 impl RestOptions {
     pub async fn ask(&self, call: RestCall) -> Result<RestAnswer, Error> {
-        let is_write = call.method != "GET";
-        let request = self.request_of(call, is_write)?;
+        let (is_write, is_sent_once) = (call.method != "GET", call.is_sent_once);
+        let request = self.request_of(call, is_write && !is_sent_once)?;
         let mut trouble = String::from("no endpoint was given");
         let endpoints = self.endpoints();
         let tls = self.tls.files_for(&endpoints)?.map(|files| files.config(&[b"http/1.1"])).transpose()?;
@@ -102,7 +110,38 @@ impl RestOptions {
                 Ok(answer) if answer.status == 503 => trouble = format!("{address}: {}", words_of(&answer)),
                 Ok(answer) => return Err(Error::Rest { status: answer.status, message: words_of(&answer) }),
                 Err(Failure::NotSent(error)) => trouble = format!("{address}: {error}"),
-                Err(Failure::Unanswered(error)) => trouble = format!("{address}: {error}"),
+                Err(Failure::Unanswered(error)) => {
+                    trouble = format!("{address}: {error}");
+                    if is_sent_once {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(Error::RestUnavailable(trouble))
+    }
+
+    /// Opens a stream at the first endpoint that has it, beginning with the `nth`.
+    pub async fn open(&self, call: RestCall, nth: usize) -> Result<RestStream, Error> {
+        let request = self.request_of(call, false)?;
+        let mut trouble = String::from("no endpoint was given");
+        let mut endpoints = self.endpoints();
+        let first = nth % endpoints.len().max(1);
+        endpoints.rotate_left(first);
+        let tls = self.tls.files_for(&endpoints)?.map(|files| files.config(&[b"http/1.1"])).transpose()?;
+        for endpoint in endpoints {
+            let (address, sealed) = address_of(&endpoint, tls.is_some());
+            let place = HttpEndpoint { address, tls: tls.clone().filter(|_| sealed) };
+            match open(&place, &request, self.dial_timeout).await {
+                Ok(stream) if stream.status < 400 => return Ok(stream),
+                Ok(stream) if matches!(stream.status, 429 | 503) => {
+                    trouble = format!("{address}: status {}", stream.status);
+                }
+                Ok(mut stream) => {
+                    let body = stream.more(self.command_timeout).await.ok().flatten().unwrap_or_default();
+                    return Err(Error::Rest { status: stream.status, message: words_in(&body) });
+                }
+                Err(error) => trouble = format!("{address}: {error}"),
             }
         }
         Err(Error::RestUnavailable(trouble))
@@ -115,15 +154,35 @@ impl RestOptions {
             .map_err(|error| Error::RestUnavailable(format!("the answer is no JSON: {error}")))
     }
 
-    fn request_of(&self, call: RestCall, is_write: bool) -> Result<Request, Error> {
-        let RestCall { method, path, query, mut headers, body } = call;
+    /// Options of each endpoint by itself, with its name.
+    pub fn each(&self) -> Vec<(String, RestOptions)> {
+        let alone = |endpoint: String| RestOptions { http_endpoints: vec![endpoint], ..self.clone() };
+        self.endpoints().into_iter().map(|endpoint| (endpoint.clone(), alone(endpoint))).collect()
+    }
+
+    /// Secrets of these options, which must not appear in files made for other people.
+    pub fn secrets(&self) -> Vec<String> {
+        const VARIABLES: [&str; 5] = [
+            "ALTHING_PASSWORD",
+            "ETCDCTL_PASSWORD",
+            "ALTHING_TOKEN",
+            "ALTHING_CLUSTER_SECRET",
+            "ALTHING_JOIN_TOKEN",
+        ];
+        let set = VARIABLES.iter().filter_map(|name| std::env::var(name).ok());
+        let of_user = self.user.iter().filter_map(|user| Some(user.split_once(':')?.1.to_owned()));
+        set.chain(of_user).chain(self.password.clone()).chain(self.token.clone()).collect()
+    }
+
+    fn request_of(&self, call: RestCall, with_id: bool) -> Result<Request, Error> {
+        let RestCall { method, path, query, mut headers, body, .. } = call;
         let ns = self.ns.as_ref().map(|ns| ("ns", ns.clone()));
         let pairs =
             query.into_iter().chain(ns).map(|(name, value)| format!("{name}={}", percent_encode(&value)));
         let query = pairs.collect::<Vec<_>>().join("&");
         let target = if query.is_empty() { path } else { format!("{path}?{query}") };
-        if is_write && !headers.iter().any(|(name, _)| *name == "x-request-id") {
-            headers.push(("x-request-id", fresh_id()));
+        if with_id && !headers.iter().any(|(name, _)| *name == "x-request-id") {
+            headers.push(("x-request-id", request_id::fresh()));
         }
         headers.extend(self.authorization()?.map(|value| ("authorization", value)));
         let unfit = |value: &str| !value.bytes().all(|byte| (0x20..0x7f).contains(&byte));
@@ -166,15 +225,13 @@ fn address_of(endpoint: &str, can_seal: bool) -> (&str, bool) {
 
 /// What a refusal says.
 fn words_of(answer: &RestAnswer) -> String {
-    let body: Value = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
-    match (body["error"].as_str(), body["message"].as_str()) {
-        (Some(error), Some(message)) => format!("{error}: {message}"),
-        _ => String::from_utf8_lossy(&answer.body).trim().to_owned(),
-    }
+    words_in(&answer.body)
 }
 
-/// An id that no other request has: randomness of the process, twice.
-fn fresh_id() -> String {
-    let random = || RandomState::new().build_hasher().finish();
-    format!("{:016x}{:016x}", random(), random())
+fn words_in(bytes: &[u8]) -> String {
+    let body: Value = serde_json::from_slice(bytes).unwrap_or(Value::Null);
+    match (body["error"].as_str(), body["message"].as_str()) {
+        (Some(error), Some(message)) => format!("{error}: {message}"),
+        _ => String::from_utf8_lossy(bytes).trim().to_owned(),
+    }
 }

@@ -5,9 +5,9 @@ mod create;
 mod nodes;
 mod restore;
 mod selection;
+mod verify;
 
 use super::{Error, Options, print};
-use crate::progress::Progress;
 use ::backup::{BackupKey, Manifest, Reader, Target};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ const LS_EXAMPLE: &str = "\
 Example:
   althing backup ls s3://bucket/althing
   althing backup show /backups 20250122T103000.000Z
-  althing backup verify /backups
+  althing backup verify /backups --scratch /var/tmp
   althing backup prune /backups --keep 7";
 
 #[derive(Subcommand)]
@@ -42,6 +42,9 @@ pub enum Backup {
         place: TargetArgs,
         /// The backup [default: the newest]
         id: Option<String>,
+        /// Restore it, too, in a directory below this one, which is removed afterwards
+        #[arg(long, value_name = "DIR")]
+        scratch: Option<PathBuf>,
     },
     /// Removes old backups, and the objects that no other backup needs
     Prune {
@@ -88,7 +91,15 @@ impl Backup {
                 let text = serde_json::to_string_pretty(&summary(reader.manifest()));
                 print(format!("{}\n", text.unwrap_or_default()).as_bytes())
             }
-            Backup::Verify { place, id } => verify(place, id.as_deref()).await,
+            Backup::Verify { place, id, scratch } => {
+                let (target, key) = place.open()?;
+                let reader = Reader::open(&target, key.as_ref(), id.as_deref()).await?;
+                verify::verify(&reader).await?;
+                match scratch {
+                    Some(dir) => verify::restore_in(&reader, dir).await,
+                    None => Ok(()),
+                }
+            }
             Backup::Prune { place, keep, dry_run } => prune(place, *keep, *dry_run).await,
         }
     }
@@ -131,31 +142,9 @@ fn summary(manifest: &Manifest) -> serde_json::Value {
             "nodes": mesh.nodes,
             "namespaces": mesh.namespaces.iter().map(|namespace| &namespace.name).collect::<Vec<_>>(),
             "rows": manifest.rows(),
+            "elements": manifest.elements(),
         })),
     })
-}
-
-async fn verify(place: &TargetArgs, id: Option<&str>) -> Result<(), Error> {
-    let (target, key) = place.open()?;
-    let reader = Reader::open(&target, key.as_ref(), id).await?;
-    verify_backup(&reader).await
-}
-
-/// Every flaw is told before it fails.
-async fn verify_backup(reader: &Reader<'_>) -> Result<(), Error> {
-    let mut progress = Progress::new("verifying", "bytes", reader.manifest().content_bytes());
-    let verified = ::backup::verify(reader, &mut |bytes| progress.tell(bytes)).await?;
-    progress.end();
-    let id = &reader.manifest().id;
-    if verified.flaws.is_empty() {
-        let told = format!(
-            "backup {id} is whole: {} objects, {} bytes, {} rows\n",
-            verified.objects, verified.bytes, verified.rows
-        );
-        return print(told.as_bytes());
-    }
-    let flaws: Vec<String> = verified.flaws.iter().map(|flaw| flaw.error.to_string()).collect();
-    Err(Error::Incomplete(format!("backup {id} is not whole:\n  {}", flaws.join("\n  "))))
 }
 
 async fn prune(place: &TargetArgs, keep: usize, dry_run: bool) -> Result<(), Error> {

@@ -45,14 +45,17 @@ impl Cluster {
         let secret = read_or_make(secret_file)?;
         for node in &nodes {
             step(node, Step::TakeSecret, secret.text()).await?;
-            tell(&format!("{} has the secret", node.endpoint()))?;
+            print_line(&format!("{} has the secret", node.endpoint()))?;
         }
         speak_by_tls(&nodes).await?;
         for node in &nodes {
             step(node, Step::Close, "").await?;
-            tell(&format!("{} is closed to nodes without it", node.endpoint()))?;
+            print_line(&format!("{} is closed to nodes without it", node.endpoint()))?;
         }
-        tell(&format!("the secret is in {}; nodes join by `althing ring invite`", secret_file.display()))
+        print_line(&format!(
+            "the secret is in {}; nodes join by `althing ring invite`",
+            secret_file.display()
+        ))
     }
 }
 
@@ -124,6 +127,6 @@ fn read_or_make(path: &Path) -> Result<Secret, Error> {
     Secret::read(path).map_err(|reason| failed(&reason))
 }
 
-fn tell(text: &str) -> Result<(), Error> {
+fn print_line(text: &str) -> Result<(), Error> {
     print(format!("{text}\n").as_bytes())
 }

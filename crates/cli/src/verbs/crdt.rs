@@ -7,12 +7,18 @@ use crate::rest::{Format, RestCall, RestOptions};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-const EXAMPLE: &str = "\
-Example:
+const EXAMPLE: &str = r#"Example:
   althing crdt increment visits                  a counter; --by 5 for more
   althing crdt add tags blue                     a set; `remove` and `contains` as well
+  althing crdt add tags blue red --type bigset   elements of a set of any size; `get bigset:tags` reads it page by page
+  althing crdt call map:ann set '{"field": "age", "value": 7}'
+                                                 any operation of a type, with its argument in JSON
+  althing crdt call sorted_set:game increment '{"member": "ann", "by": 2.5}'
   althing crdt delta account -12.50              an exact number, to which every difference counts
-  althing crdt get counter:visits                TYPE:KEY";
+  althing crdt get counter:visits                TYPE:KEY"#;
+
+/// Elements that are read at a time.
+const PAGE_ELEMENTS: u64 = 1_000;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
@@ -27,11 +33,11 @@ enum Operation {
     Increment(Count),
     /// Counts down
     Decrement(Count),
-    /// Adds an element to a set
+    /// Adds elements to a set
     Add(Member),
-    /// Removes an element from a set; an addition that this has not seen stays
+    /// Removes elements from a set; an addition that this has not seen stays
     Remove(Member),
-    /// Tells whether an element is in a set
+    /// Tells whether elements are in a set
     Contains(Member),
     /// Sets a register
     Set {
@@ -51,7 +57,18 @@ enum Operation {
         #[command(flatten)]
         options: RestOptions,
     },
-    /// Reads a value: TYPE:KEY, as counter:visits
+    /// Does an operation of a type by its name, as the REST API has it
+    Call {
+        /// TYPE:KEY, as map:ann
+        name: String,
+        /// As set, increment, push, pop, enable or observe
+        operation: String,
+        /// The argument in JSON
+        argument: Option<String>,
+        #[command(flatten)]
+        options: RestOptions,
+    },
+    /// Reads a value, and a collection page by page: TYPE:KEY, as counter:visits
     Get {
         name: String,
         #[command(flatten)]
@@ -84,10 +101,21 @@ enum Counter {
     Gcounter,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SetKind {
+    Set,
+    Bigset,
+}
+
 #[derive(Args)]
 struct Member {
     key: String,
-    element: String,
+    /// A `bigset` takes up to 1,024 at once, a `set` one
+    #[arg(required = true)]
+    elements: Vec<String>,
+    /// A `set` is one value; the elements of a `bigset` are kept one by one, however many there are
+    #[arg(long = "type", value_enum, default_value = "set")]
+    kind: SetKind,
     #[command(flatten)]
     options: RestOptions,
 }
@@ -112,8 +140,27 @@ impl Crdt {
             Operation::Delta { key, amount, options } => {
                 ask(options, "delta_numeric", key, "add", json!({ "delta": amount })).await
             }
+            Operation::Call { name, operation, argument, options } => {
+                let argument: Value = serde_json::from_str(argument.as_deref().unwrap_or("{}"))
+                    .map_err(|error| Error::Usage(format!("the argument is no JSON: {error}")))?;
+                let mut call = RestCall::of_key("POST", "/v1/crdt/", name).json(&argument);
+                call.path.push_str(&format!("/{operation}"));
+                let call = if is_collection(name) { call.sent_once() } else { call };
+                show(options, &options.ask_json(call).await?)
+            }
             Operation::Get { name, options } => {
-                show(options, &options.ask_json(RestCall::of_key("GET", "/v1/crdt/", name)).await?)
+                let mut page: Option<String> = None;
+                loop {
+                    let limit = is_collection(name).then_some(PAGE_ELEMENTS);
+                    let call = RestCall::of_key("GET", "/v1/crdt/", name);
+                    let call = call.query("limit", limit).query("page", page);
+                    let answer = options.ask_json(call).await?;
+                    show(options, &answer)?;
+                    page = answer["next_page"].as_str().map(str::to_owned);
+                    if page.is_none() {
+                        return Ok(());
+                    }
+                }
             }
             Operation::Del { name, options } => {
                 show(options, &options.ask_json(RestCall::of_key("DELETE", "/v1/crdt/", name)).await?)
@@ -134,32 +181,77 @@ impl Count {
 
 impl Member {
     async fn run(&self, word: &str) -> Result<(), Error> {
-        ask(&self.options, "set", &self.key, word, json!({ "element": self.element })).await
+        match (self.kind, self.elements.as_slice()) {
+            (SetKind::Bigset, elements) => {
+                let call = call_of("bigset", &self.key, word, &json!({ "elements": elements })).sent_once();
+                show(&self.options, &self.options.ask_json(call).await?)
+            }
+            (SetKind::Set, [element]) => {
+                ask(&self.options, "set", &self.key, word, json!({ "element": element })).await
+            }
+            (SetKind::Set, _) => Err(Error::Usage(
+                "a set takes one element at a time; a --type bigset takes several".to_owned(),
+            )),
+        }
     }
 }
 
+/// Whether the elements are rows of their own: then a request has no id, and a read is a page.
+fn is_collection(name: &str) -> bool {
+    let kind = name.split_once(':').map_or("", |(kind, _)| kind);
+    matches!(kind, "bigset" | "map" | "sorted_set" | "list" | "flag" | "hyperloglog")
+}
+
 async fn ask(options: &RestOptions, kind: &str, key: &str, word: &str, body: Value) -> Result<(), Error> {
-    let mut call = RestCall::of_key("POST", &format!("/v1/crdt/{kind}:"), key).json(&body);
+    show(options, &options.ask_json(call_of(kind, key, word, &body)).await?)
+}
+
+fn call_of(kind: &str, key: &str, word: &str, body: &Value) -> RestCall {
+    let mut call = RestCall::of_key("POST", &format!("/v1/crdt/{kind}:"), key).json(body);
     call.path.push_str(&format!("/{word}"));
-    show(options, &options.ask_json(call).await?)
+    call
 }
 
 /// The value alone, or what each region has contributed to it.
 fn show(options: &RestOptions, answer: &Value) -> Result<(), Error> {
     let elements = answer["elements"].as_array().cloned();
+    if let (Some(entries), false) = (answer["entries"].as_array(), options.write_out == Format::Json) {
+        return show_entries(options, entries);
+    }
     let text = match (options.write_out, elements) {
         (Format::Json, _) => format!("{answer}\n"),
         (Format::Simple, Some(elements)) => elements.iter().map(|one| plain(one) + "\n").collect(),
-        (Format::Simple, None) => plain(answer.get("contains").unwrap_or(&answer["value"])) + "\n",
+        (Format::Simple, None) => plain(shown(answer)) + "\n",
         (Format::Table, Some(elements)) => {
             draw(&["ELEMENT"], elements.iter().map(|one| vec![plain(one)]).collect())
         }
         (Format::Table, None) => {
             let state = answer["state"].as_object().cloned().unwrap_or_default();
             let rows = state.iter().map(|(region, part)| vec![region.clone(), plain(part)]);
-            let total = vec!["all".to_owned(), plain(answer.get("contains").unwrap_or(&answer["value"]))];
+            let total = vec!["all".to_owned(), plain(shown(answer))];
             draw(&["REGION", "VALUE"], rows.chain([total]).collect())
         }
     };
     print(text.as_bytes())
+}
+
+/// Fields, members or items, each with what it holds.
+fn show_entries(options: &RestOptions, entries: &[Value]) -> Result<(), Error> {
+    let named = |entry: &Value, names: &[&str]| {
+        names.iter().find_map(|name| entry.get(name)).map_or(String::new(), plain)
+    };
+    let rows = entries
+        .iter()
+        .map(|entry| vec![named(entry, &["field", "member", "position"]), named(entry, &["value", "score"])]);
+    let text = match options.write_out {
+        Format::Table => draw(&["ELEMENT", "VALUE"], rows.collect()),
+        _ => rows.map(|row| row.join("\t") + "\n").collect(),
+    };
+    print(text.as_bytes())
+}
+
+/// The value in an answer that has no elements.
+fn shown(answer: &Value) -> &Value {
+    let said = ["contains", "value", "size"].iter().find_map(|name| answer.get(name));
+    said.unwrap_or(&answer["value"])
 }

@@ -1,6 +1,8 @@
 //! `althing data`: keys and values of the leaderless store, over REST.
 //! A value is text by default; it is stored as JSON, or as bytes if it comes from a file.
 
+mod watch;
+
 use super::{Error, print};
 use crate::output::draw;
 use crate::rest::{Format, RestCall, RestOptions};
@@ -30,6 +32,16 @@ const SCAN_EXAMPLE: &str = "\
 Example:
   althing data scan user_a user_z                from user_a up to, not including, user_z
   althing data scan --prefix user_ --keys-only   all that begin so";
+const LS_EXAMPLE: &str = "\
+Example:
+  althing data ls --prefix user_                 names of keys, without their values
+  althing data ls --reverse --limit 10           the last ten";
+const COUNT_EXAMPLE: &str = "\
+Example:
+  althing data count --prefix user_";
+const DELETE_EXAMPLE: &str = "\
+Example:
+  althing data delete --prefix session/          all keys that begin so";
 
 #[derive(Subcommand)]
 pub enum Data {
@@ -48,6 +60,93 @@ pub enum Data {
     /// Reads keys in order
     #[command(after_help = SCAN_EXAMPLE)]
     Scan(Scan),
+    /// Prints the changes of keys as they happen
+    #[command(after_help = watch::EXAMPLE)]
+    Watch(watch::Watch),
+    /// Lists the names of keys in order
+    #[command(after_help = LS_EXAMPLE)]
+    Ls(Ls),
+    /// Counts the keys of a range
+    #[command(after_help = COUNT_EXAMPLE)]
+    Count(Count),
+    /// Deletes the keys of a range
+    #[command(after_help = DELETE_EXAMPLE)]
+    Delete(Delete),
+}
+
+/// Which keys.
+#[derive(Args)]
+pub struct DataKeys {
+    /// The first key, included
+    #[arg(long)]
+    start: Option<String>,
+    /// The key behind the last one, not included
+    #[arg(long)]
+    end: Option<String>,
+    /// All keys that begin so
+    #[arg(long, conflicts_with_all = ["start", "end"])]
+    prefix: Option<String>,
+}
+
+impl DataKeys {
+    fn on(&self, call: RestCall) -> RestCall {
+        let call = call.query("start", self.start.as_ref()).query("end", self.end.as_ref());
+        call.query("prefix", self.prefix.as_ref())
+    }
+
+    /// Asks until there is no next page, and says what each page came to.
+    async fn over_pages(
+        &self,
+        options: &RestOptions,
+        method: &'static str,
+        count: bool,
+        mut each: impl FnMut(&Value),
+    ) -> Result<(), Error> {
+        let mut page: Option<String> = None;
+        let mut missing = 0;
+        loop {
+            let call = self.on(RestCall::new(method, "/api/v1/store/range"));
+            let call = call.query("count", count.then_some("true")).query("page", page.as_ref());
+            let answer = options.ask_json(call).await?;
+            missing = missing.max(answer["missing_partitions"].as_u64().unwrap_or(0));
+            each(&answer);
+            page = answer["next_page"].as_str().map(str::to_owned);
+            if page.is_none() {
+                return check_missing(missing);
+            }
+        }
+    }
+}
+
+#[derive(Args)]
+pub struct Ls {
+    #[command(flatten)]
+    keys: DataKeys,
+    /// From the last key down
+    #[arg(long)]
+    reverse: bool,
+    /// So many keys at most; 0 sets no limit
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    limit: usize,
+    #[command(flatten)]
+    options: RestOptions,
+}
+
+#[derive(Args)]
+pub struct Count {
+    #[command(flatten)]
+    keys: DataKeys,
+    #[command(flatten)]
+    options: RestOptions,
+}
+
+#[derive(Args)]
+#[command(group(clap::ArgGroup::new("which").required(true).multiple(true).args(["start", "end", "prefix"])))]
+pub struct Delete {
+    #[command(flatten)]
+    keys: DataKeys,
+    #[command(flatten)]
+    options: RestOptions,
 }
 
 #[derive(Args)]
@@ -185,6 +284,9 @@ pub struct Scan {
     /// Leave out the values
     #[arg(long)]
     keys_only: bool,
+    /// From the last key down
+    #[arg(long)]
+    reverse: bool,
     /// Count so many replicas of each partition instead of a majority
     #[arg(long)]
     r: Option<u8>,
@@ -203,11 +305,62 @@ impl Data {
             Data::Put(put) => put.run().await,
             Data::Del(Del { key, writing }) => {
                 let call = writing.on(RestCall::of_key("DELETE", PATH, key));
-                told(&writing.options, &writing.options.ask_json(call).await?)
+                print_answer(&writing.options, &writing.options.ask_json(call).await?)
             }
             Data::Batch(batch) => batch.run().await,
             Data::Scan(scan) => scan.run().await,
+            Data::Watch(watch) => watch.run().await,
+            Data::Ls(Ls { keys: DataKeys { start, end, prefix }, reverse, limit, options }) => {
+                let (start, end, prefix) = (start.clone(), end.clone(), prefix.clone());
+                let (keys_only, options) = (true, options.clone());
+                let scan = Scan {
+                    start,
+                    end,
+                    prefix,
+                    limit: *limit,
+                    keys_only,
+                    reverse: *reverse,
+                    r: None,
+                    options,
+                };
+                scan.run().await
+            }
+            Data::Count(Count { keys, options }) => {
+                let mut n = 0;
+                keys.over_pages(options, "GET", true, |page| n += page["count"].as_u64().unwrap_or(0))
+                    .await?;
+                match options.write_out {
+                    Format::Json => print(format!("{}\n", json!({ "count": n })).as_bytes()),
+                    Format::Simple | Format::Table => print(format!("{n}\n").as_bytes()),
+                }
+            }
+            Data::Delete(Delete { keys, options }) => delete_range(keys, options).await,
         }
+    }
+}
+
+async fn delete_range(keys: &DataKeys, options: &RestOptions) -> Result<(), Error> {
+    let (mut deleted, mut failed) = (0, 0);
+    let add = |page: &Value| {
+        deleted += page["deleted"].as_u64().unwrap_or(0);
+        failed += page["failed"].as_u64().unwrap_or(0);
+    };
+    keys.over_pages(options, "DELETE", false, add).await?;
+    let text = match options.write_out {
+        Format::Json => format!("{}\n", json!({ "deleted": deleted, "failed": failed })),
+        Format::Simple | Format::Table => format!("{deleted} deleted\n"),
+    };
+    print(text.as_bytes())?;
+    match failed {
+        0 => Ok(()),
+        n => Err(Error::RestUnavailable(format!("{n} keys may not be deleted: too few replicas answered"))),
+    }
+}
+
+fn check_missing(n: u64) -> Result<(), Error> {
+    match n {
+        0 => Ok(()),
+        n => Err(Error::RestUnavailable(format!("{n} partitions did not answer: keys may be missing"))),
     }
 }
 
@@ -258,7 +411,7 @@ impl Put {
             }
             None => call.json(&self.body()?),
         };
-        told(options, &options.ask_json(call).await?)
+        print_answer(options, &options.ask_json(call).await?)
     }
 
     fn body(&self) -> Result<Value, Error> {
@@ -294,7 +447,7 @@ fn read_input() -> Result<String, Error> {
 }
 
 /// The answer to a write.
-fn told(options: &RestOptions, answer: &Value) -> Result<(), Error> {
+fn print_answer(options: &RestOptions, answer: &Value) -> Result<(), Error> {
     let text = match options.write_out {
         Format::Json => format!("{answer}\n"),
         Format::Simple => "OK\n".to_owned(),
@@ -380,6 +533,8 @@ impl Scan {
                 .query("end", self.end.as_ref())
                 .query("prefix", self.prefix.as_ref())
                 .query("limit", Some(left.min(BATCH_MAX)))
+                .query("keys_only", self.keys_only.then_some("true"))
+                .query("reverse", self.reverse.then_some("true"))
                 .query("r", self.r)
                 .query("page", page.as_ref());
             let answer = self.options.ask_json(call).await?;
@@ -400,10 +555,7 @@ impl Scan {
             let heads = if self.keys_only { &["KEY"][..] } else { &["KEY", "VALUE"] };
             print(draw(heads, rows).as_bytes())?;
         }
-        match missing {
-            0 => Ok(()),
-            n => Err(Error::RestUnavailable(format!("{n} partitions did not answer: keys may be missing"))),
-        }
+        check_missing(missing)
     }
 
     fn row(&self, entry: &Value) -> Vec<String> {

@@ -16,6 +16,18 @@ pub struct FenceOption {
     fence: Option<String>,
 }
 
+/// The token of the lock under which this process runs.
+pub fn token_of(lock: &str) -> Result<i64, Error> {
+    let fence = std::env::var(VARIABLE).ok().and_then(|text| Fence::parse(&text));
+    let fence = fence.filter(|fence| fence.lock == lock.as_bytes());
+    fence.map(|fence| fence.token).ok_or_else(|| {
+        let problem = format!(
+            "this is no command of `althing lock {lock}` (ALTHING_FENCE has no token of it): name the holder by --token"
+        );
+        Error::Usage(problem)
+    })
+}
+
 impl FenceOption {
     pub fn fence(&self) -> Result<Option<Fence>, Error> {
         let Some(given) = &self.fence else { return Ok(None) };

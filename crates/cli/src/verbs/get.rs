@@ -2,7 +2,7 @@
 
 use super::{Error, Options, Printer, RangeForm, print, range_of};
 use crate::client::Format;
-use crate::output::Shown;
+use crate::output::SimpleParts;
 use clap::{Args, ValueEnum};
 use proto::etcdserverpb::RangeRequest;
 use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
@@ -108,15 +108,15 @@ impl Get {
         })
     }
 
-    fn shown(&self, format: Format) -> Result<Shown, Error> {
+    fn shown(&self, format: Format) -> Result<SimpleParts, Error> {
         match (self.print_value_only, self.count_only) {
             (true, _) if format != Format::Simple => {
                 Err(Error::Usage("print-value-only is only for `--write-out=simple`".to_owned()))
             }
             (true, true) => Err(Error::Usage("a count has no values to print".to_owned())),
-            (true, false) => Ok(Shown::Value),
-            (false, true) => Ok(Shown::Count),
-            (false, false) => Ok(Shown::KeyAndValue),
+            (true, false) => Ok(SimpleParts::Value),
+            (false, true) => Ok(SimpleParts::Count),
+            (false, false) => Ok(SimpleParts::KeyAndValue),
         }
     }
 }

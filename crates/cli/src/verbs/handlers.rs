@@ -45,11 +45,15 @@ impl Handlers {
                 let script = std::fs::read_to_string(file)
                     .map_err(|error| Error::Usage(format!("cannot read {}: {error}", file.display())))?;
                 let call = RestCall::of_key("PUT", "/v1/handlers/", name).json(&json!({ "script": script }));
-                say(options, &options.ask_json(call).await?, &format!("handler {name} is registered\n"))
+                print_answer(
+                    options,
+                    &options.ask_json(call).await?,
+                    &format!("handler {name} is registered\n"),
+                )
             }
             Handlers::Del { name, options } => {
                 let call = RestCall::of_key("DELETE", "/v1/handlers/", name);
-                say(options, &options.ask_json(call).await?, &format!("handler {name} is gone\n"))
+                print_answer(options, &options.ask_json(call).await?, &format!("handler {name} is gone\n"))
             }
         }
     }
@@ -69,7 +73,7 @@ async fn list(options: &RestOptions) -> Result<(), Error> {
     print(text.as_bytes())
 }
 
-fn say(options: &RestOptions, answer: &Value, text: &str) -> Result<(), Error> {
+fn print_answer(options: &RestOptions, answer: &Value, text: &str) -> Result<(), Error> {
     match options.write_out {
         Format::Json => print(format!("{answer}\n").as_bytes()),
         Format::Simple | Format::Table => print(text.as_bytes()),

@@ -105,7 +105,7 @@ impl Running {
 
     async fn dismiss_watchdog(&mut self) {
         if let Some((mut watchdog, mut input)) = self.watchdog.take() {
-            // One that is gone has nothing to be told.
+            // A process that has ended need not be told.
             let _ = input.write_all(b".").await;
             drop(input);
             let _ = watchdog.wait().await;

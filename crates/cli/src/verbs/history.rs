@@ -38,11 +38,13 @@ impl History {
 fn lines(answer: &HistoryResponse) -> String {
     let mut text = String::new();
     for change in &answer.changes {
-        let gone = change.revision < answer.compact_revision;
         let value = match change.kind() {
             Kind::Delete => "-".to_owned(),
-            Kind::Put if gone => format!("{} bytes, may be compacted", change.value_bytes),
             Kind::Put => format!("{} bytes", change.value_bytes),
+        };
+        let value = match change.compacted_at_ms {
+            0 => value,
+            at => format!("{value}, compacted {}", utc(at)),
         };
         let (kind, when) = (name(change), utc(change.time_ms));
         writeln!(text, "{}\t{when}\t{kind}\tversion {}\t{value}", change.revision, change.version)
@@ -60,13 +62,14 @@ fn json(answer: &HistoryResponse) -> String {
         .iter()
         .map(|change| {
             format!(
-                "{{\"kind\":\"{}\",\"revision\":{},\"time_ms\":{},\"create_revision\":{},\"version\":{},\"value_bytes\":{}}}",
+                "{{\"kind\":\"{}\",\"revision\":{},\"time_ms\":{},\"create_revision\":{},\"version\":{},\"value_bytes\":{},\"compacted_at_ms\":{}}}",
                 name(change),
                 change.revision,
                 change.time_ms,
                 change.create_revision,
                 change.version,
-                change.value_bytes
+                change.value_bytes,
+                change.compacted_at_ms
             )
         })
         .collect();

@@ -6,11 +6,31 @@ use std::future::poll_fn;
 use std::task::Poll;
 use tokio::signal::unix::{self, SignalKind, signal};
 
-/// Those that ask a process to end.
+/// The signals that ask a process to end.
 const STOPPING: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
-/// Others that are passed on. The rest cannot be caught, or says that this process itself did something wrong.
-const PASSED_ON: [Signal; 6] =
-    [Signal::USR1, Signal::USR2, Signal::ALARM, Signal::WINCH, Signal::CONT, Signal::TSTP];
+/// Others that are passed on. The rest cannot be caught, or says that this process itself did something wrong; real-time
+/// signals have no name in `rustix` and end this process, and the command with it.
+const PASSED_ON: &[Signal] = &[
+    Signal::USR1,
+    Signal::USR2,
+    Signal::ALARM,
+    Signal::WINCH,
+    Signal::CONT,
+    Signal::TSTP,
+    Signal::TTIN,
+    Signal::TTOU,
+    Signal::IO,
+    #[cfg(target_os = "linux")]
+    Signal::POWER,
+    Signal::URG,
+    Signal::VTALARM,
+    Signal::PROF,
+    Signal::XCPU,
+    Signal::XFSZ,
+];
+/// Those that a terminal sends to the whole group of processes by itself.
+const OF_TERMINALS: [Signal; 7] =
+    [Signal::INT, Signal::QUIT, Signal::WINCH, Signal::CONT, Signal::TSTP, Signal::TTIN, Signal::TTOU];
 
 pub struct HoldSignals {
     streams: Vec<(Signal, unix::Signal)>,
@@ -19,7 +39,7 @@ pub struct HoldSignals {
 impl HoldSignals {
     pub fn new() -> std::io::Result<HoldSignals> {
         let listen = |caught: &Signal| Ok((*caught, signal(SignalKind::from_raw(caught.as_raw()))?));
-        let wanted = STOPPING.iter().chain(&PASSED_ON).filter(|caught| !signals::is_ignored(caught.as_raw()));
+        let wanted = STOPPING.iter().chain(PASSED_ON).filter(|caught| !signals::is_ignored(caught.as_raw()));
         let streams = wanted.map(listen).collect::<std::io::Result<_>>()?;
         Ok(HoldSignals { streams })
     }
@@ -51,7 +71,6 @@ pub fn is_stopping(signal: Signal) -> bool {
     STOPPING.contains(&signal)
 }
 
-/// A terminal sends these to the whole group of processes by itself.
 pub fn comes_from_terminal(signal: Signal) -> bool {
-    [Signal::INT, Signal::QUIT, Signal::WINCH, Signal::CONT, Signal::TSTP].contains(&signal)
+    OF_TERMINALS.contains(&signal)
 }

@@ -1,35 +1,132 @@
-//! `althing import etcd`: copies keys and leases from a running etcd, as they are at one revision, into this cluster.
-//! Keys keep their values and leases their ids and times; revisions start again, because they count the writes of
-//! this cluster. It may be repeated after it was interrupted.
+//! `althing import`: keys of a running etcd or Redis, of Consul's export, or of a file, into one of the two planes. It may be repeated
+//! after it was interrupted: what is there already is not written again.
 
 use super::{Client, Error, Options, bytes_of, print};
-use crate::progress::Progress;
-use base::key_range::prefix_end;
+use crate::client::rate;
+use crate::transfer::{
+    self, Checkpoint, DataPlane, DataSource, Destination, EtcdSource, FileFormat, RedisLogin, RedisSource,
+    Source, copy_leases, read_consul,
+};
+use ::backup::Pace;
 use clap::{Args, Subcommand};
 use client::Config;
-use proto::etcdserverpb::request_op::Request;
-use proto::etcdserverpb::{PutRequest, RangeRequest, RequestOp, TxnRequest};
-use proto::mvccpb::KeyValue;
-use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
-const EXAMPLE: &str = "\
+const ETCD_EXAMPLE: &str = "\
 Example:
   althing import etcd --endpoint 10.0.0.9:2379                    into the cluster on 127.0.0.1:2379
   althing import etcd --endpoint 10.0.0.9:2379 --prefix /app/     only these keys";
+const FILE_EXAMPLE: &str = "\
+Example:
+  althing import jsonl keys.jsonl
+  althing import csv shop.csv --data --ns shop --checkpoint shop.checkpoint --limit-rate 5MB
 
-/// Keys that are asked for at once.
-const PAGE_KEYS: i64 = 1_000;
-/// Puts of one transaction; etcd's own bound.
-const TXN_PUTS_MAX: usize = 128;
-/// Bytes of one transaction, below the bound of a request.
-const TXN_BYTES_SOFT: usize = 512 * 1024;
+A line of JSON is {\"key\": \"a\", \"value\": \"b\"}; the first line of CSV names the columns, key and value among them. Both may have type
+(as orset, of the data plane), ttl (seconds), lease, encoding, key_encoding (base64) and content_type. Into the data plane a value may be
+any JSON. `--checksum` is what `althing export` has printed.";
+const CONSUL_EXAMPLE: &str = "\
+Example:
+  consul kv export > keys.json && althing import consul keys.json";
+const REDIS_EXAMPLE: &str = "\
+Example:
+  althing import redis --endpoint 10.0.0.9:6379 --data
+  REDISCLI_AUTH=… althing import redis --endpoint 10.0.0.9:6379 --db 2 --prefix session: --data --ns sessions
+
+Strings come as they are, hashes as JSON objects, lists as JSON lists, sorted sets as lists of member and score, and sets as sets of the data
+plane (with a time to live, or in the coordination store: as JSON lists). Times to live come over. Streams and modules' types are left out
+and named. Redis goes on while its keys are read: what changes meanwhile may come over or not.";
+
+/// As redis-cli has it.
+const REDIS_PASSWORD: &str = "REDISCLI_AUTH";
 
 #[derive(Subcommand)]
 pub enum Import {
-    /// Copies keys and leases from a running etcd
-    #[command(after_help = EXAMPLE)]
+    /// Copies keys and leases from a running etcd, as they are at one revision
+    #[command(after_help = ETCD_EXAMPLE)]
     Etcd(Etcd),
+    /// Reads a line of JSON for each key
+    #[command(after_help = FILE_EXAMPLE)]
+    Jsonl(FromFile),
+    /// Reads CSV, whose first line names the columns
+    #[command(after_help = FILE_EXAMPLE)]
+    Csv(FromFile),
+    /// Reads the file of `consul kv export`
+    #[command(after_help = CONSUL_EXAMPLE)]
+    Consul(FromFile),
+    /// Copies the keys of a running Redis
+    #[command(after_help = REDIS_EXAMPLE)]
+    Redis(Redis),
+}
+
+/// What every import and export has.
+#[derive(Args)]
+pub struct TransferArgs {
+    /// The data plane instead of the coordination store
+    #[arg(long)]
+    data: bool,
+    /// The namespace, with --data
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    ns: String,
+    /// Only keys that begin with this
+    #[arg(long, default_value = "", hide_default_value = true)]
+    prefix: OsString,
+    /// Keep in this file how far it is; the same command goes on there. It is removed at the end
+    #[arg(long, value_name = "FILE")]
+    pub checkpoint: Option<PathBuf>,
+    /// How many bytes are taken in a second at most, as 500KB, 20MB or 1GB
+    #[arg(long, value_name = "BYTES", value_parser = rate::parse)]
+    limit_rate: Option<u64>,
+    #[command(flatten)]
+    options: Options,
+}
+
+impl TransferArgs {
+    pub fn pace(&self) -> Pace {
+        Pace::new(self.limit_rate)
+    }
+
+    fn prefix_bytes(&self) -> Vec<u8> {
+        bytes_of(&self.prefix)
+    }
+
+    /// For checkpoints.
+    pub fn described(&self) -> String {
+        let plane = if self.data { format!("the namespace {}", self.ns) } else { "coordination".to_owned() };
+        format!("{plane}, prefix {:?}", self.prefix)
+    }
+
+    /// The keys of this cluster.
+    pub async fn own_keys(&self) -> Result<Source, Error> {
+        let client = self.options.client()?;
+        if !self.data {
+            let keys = EtcdSource::begin(client, &self.prefix_bytes()).await?;
+            return Ok(Source::Etcd(Box::new(keys)));
+        }
+        let prefix = String::from_utf8(self.prefix_bytes());
+        let prefix = prefix.map_err(|_| Error::Usage("keys of the data plane are UTF-8".to_owned()))?;
+        let keys = DataSource::begin(DataPlane::new(client, self.ns.clone()), prefix).await?;
+        Ok(Source::Data(Box::new(keys)))
+    }
+
+    fn destination(&self) -> Result<Destination, Error> {
+        let client = self.options.client()?;
+        Ok(if self.data {
+            Destination::Data(DataPlane::new(client, self.ns.clone()))
+        } else {
+            Destination::coord(client)
+        })
+    }
+}
+
+/// What every import has.
+#[derive(Args)]
+pub struct IntoArgs {
+    /// Keys that hold something else are written over
+    #[arg(long)]
+    overwrite: bool,
+    #[command(flatten)]
+    transfer: TransferArgs,
 }
 
 #[derive(Args)]
@@ -37,165 +134,129 @@ pub struct Etcd {
     /// A member of the etcd cluster to copy from
     #[arg(long, value_name = "HOST:PORT")]
     endpoint: String,
-    /// Only keys that begin with this
-    #[arg(long, default_value = "", hide_default_value = true)]
-    prefix: OsString,
-    /// Continue although there are such keys here already, and overwrite them
-    #[arg(long)]
-    overwrite: bool,
     #[command(flatten)]
-    options: Options,
+    into: IntoArgs,
+}
+
+#[derive(Args)]
+pub struct FromFile {
+    file: PathBuf,
+    /// Fail if the rows have another checksum than this
+    #[arg(long, value_name = "HEX")]
+    checksum: Option<String>,
+    #[command(flatten)]
+    into: IntoArgs,
+}
+
+#[derive(Args)]
+pub struct Redis {
+    /// The Redis to copy from, without TLS
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379")]
+    endpoint: String,
+    /// Which of its databases
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    db: u32,
+    /// Its user; the password comes from $REDISCLI_AUTH
+    #[arg(long, value_name = "NAME")]
+    redis_user: Option<String>,
+    #[command(flatten)]
+    into: IntoArgs,
 }
 
 impl Import {
     pub async fn run(&self) -> Result<(), Error> {
         match self {
             Import::Etcd(etcd) => etcd.run().await,
+            Import::Jsonl(from) => from.run("jsonl", FileFormat::Jsonl.open(&from.file)?).await,
+            Import::Csv(from) => from.run("csv", FileFormat::Csv.open(&from.file)?).await,
+            Import::Consul(from) => {
+                from.run("consul", Source::List { rows: read_consul(&from.file)?, nth: 0 }).await
+            }
+            Import::Redis(redis) => redis.run().await,
         }
     }
 }
 
-/// What has been copied.
-#[derive(Default)]
-struct Copied {
-    keys: u64,
-    /// Keys whose lease ended in the source meanwhile, and which are gone there, too.
-    ended: u64,
+impl IntoArgs {
+    fn import(&self, from: String) -> Result<transfer::Import, Error> {
+        let job = format!("import {from} into {}, overwrite {}", self.transfer.described(), self.overwrite);
+        Ok(transfer::Import {
+            destination: self.transfer.destination()?,
+            overwrite: self.overwrite,
+            prefix: self.transfer.prefix_bytes(),
+            pace: self.transfer.pace(),
+            checkpoint: Checkpoint::new(self.transfer.checkpoint.clone(), job),
+        })
+    }
+
+    async fn run(&self, from: String, mut source: Source, checksum: Option<&str>) -> Result<(), Error> {
+        let wanted = checksum.map(|text| {
+            transfer::RowChecksum::parse(text)
+                .ok_or_else(|| Error::Usage(format!("{text} is no checksum, as `althing export` prints it")))
+        });
+        let wanted = wanted.transpose()?;
+        let mut import = self.import(from)?;
+        let counts = import.run(&mut source).await?;
+        let of_etcd = match &source {
+            Source::Etcd(etcd) if self.transfer.data => format!(" as of revision {}", etcd.revision()),
+            Source::Etcd(etcd) => {
+                format!(" and {} leases as of revision {}", etcd.leases.len(), etcd.revision())
+            }
+            _ => String::new(),
+        };
+        let ended = match counts.ended {
+            0 => String::new(),
+            ended => format!("; {ended} more ended meanwhile"),
+        };
+        let told = format!(
+            "Imported {} keys{of_etcd}: {} written, {} were there already{ended}; read back with checksum {}\n",
+            counts.rows,
+            counts.written,
+            counts.rows - counts.written,
+            counts.checksum()
+        );
+        print(told.as_bytes())?;
+        import.finish(&counts, wanted)
+    }
 }
 
 impl Etcd {
     async fn run(&self) -> Result<(), Error> {
-        let source = self.source()?;
-        let target = self.options.client()?;
-        let here = target.range(RangeRequest { count_only: true, ..self.range() }).await?.count;
-        if here > 0 && !self.overwrite {
-            let problem =
-                format!("there are {here} such keys here already: give --overwrite to write over them");
-            return Err(Error::Usage(problem));
+        let transfer = &self.into.transfer;
+        let source = EtcdSource::begin(self.client()?, &transfer.prefix_bytes()).await?;
+        if !transfer.data {
+            copy_leases(&source.leases, &transfer.options.client()?).await?;
         }
-        let first = source.range(RangeRequest { count_only: true, ..self.range() }).await?;
-        let revision = first.header.map_or(0, |header| header.revision);
-        // Leases are read after the revision: one that is missing now has ended, with its keys.
-        let leases = copy_leases(&source, &target).await?;
-        let copied = self.copy_keys(&source, &target, revision, first.count as u64, &leases).await?;
-        let ended = match copied.ended {
-            0 => String::new(),
-            ended => format!(" ({ended} more ended with their leases meanwhile)"),
-        };
-        let told = format!(
-            "Imported {} keys{ended} and {} leases as of revision {revision}\n",
-            copied.keys,
-            leases.len()
-        );
-        print(told.as_bytes())
+        self.into.run(format!("etcd {}", self.endpoint), Source::Etcd(Box::new(source)), None).await
     }
 
-    fn source(&self) -> Result<Client, Error> {
+    fn client(&self) -> Result<Client, Error> {
+        let options = &self.into.transfer.options;
         let endpoints = vec![self.endpoint.clone()];
         Ok(Client::new(Config {
-            tls: self.options.tls(&endpoints)?,
+            tls: options.tls(&endpoints)?,
             endpoints,
-            dial_timeout: self.options.dial_timeout,
-            call_timeout: self.options.command_timeout(),
+            dial_timeout: options.dial_timeout,
+            call_timeout: options.command_timeout(),
             login: None,
         })?)
     }
+}
 
-    fn range(&self) -> RangeRequest {
-        let prefix = bytes_of(&self.prefix);
-        let (key, range_end) = if prefix.is_empty() {
-            (vec![0], vec![0])
-        } else {
-            (prefix.clone(), prefix_end(&prefix).to_vec())
-        };
-        RangeRequest { key: key.into(), range_end: range_end.into(), ..RangeRequest::default() }
-    }
-
-    async fn copy_keys(
-        &self,
-        source: &Client,
-        target: &Client,
-        revision: i64,
-        total: u64,
-        leases: &BTreeSet<i64>,
-    ) -> Result<Copied, Error> {
-        let mut progress = Progress::new("importing", "keys", total);
-        let mut copied = Copied::default();
-        let mut range = RangeRequest { revision, limit: PAGE_KEYS, ..self.range() };
-        loop {
-            let page = source.range(range.clone()).await?;
-            let Some(last) = page.kvs.last() else { break };
-            // The next key is the last one with a zero behind it.
-            range.key = [&last.key[..], &[0]].concat().into();
-            let mut batch = Batch::default();
-            for kv in page.kvs {
-                if kv.lease != 0 && !leases.contains(&kv.lease) {
-                    copied.ended += 1;
-                    continue;
-                }
-                copied.keys += 1;
-                batch.add(kv);
-                if batch.is_full() {
-                    batch.put(target).await?;
-                }
-            }
-            batch.put(target).await?;
-            progress.tell(copied.keys + copied.ended);
-            if !page.more {
-                break;
-            }
-        }
-        progress.end();
-        Ok(copied)
+impl FromFile {
+    async fn run(&self, format: &str, source: Source) -> Result<(), Error> {
+        let from = format!("{format} {}", self.file.display());
+        self.into.run(from, source, self.checksum.as_deref()).await
     }
 }
 
-/// Every lease that lives, under its own id, with its whole time before it.
-async fn copy_leases(source: &Client, target: &Client) -> Result<BTreeSet<i64>, Error> {
-    let known: BTreeSet<i64> = target.leases().await?.leases.iter().map(|lease| lease.id).collect();
-    let mut copied = BTreeSet::new();
-    let leases = source.leases().await?.leases;
-    let mut progress = Progress::new("importing", "leases", leases.len() as u64);
-    for (done, lease) in (1..).zip(leases) {
-        let life = source.time_to_live(lease.id, false).await?;
-        if life.ttl <= 0 {
-            continue;
-        }
-        if !known.contains(&lease.id) {
-            target.grant_lease(life.granted_ttl, lease.id).await?;
-        }
-        copied.insert(lease.id);
-        progress.tell(done);
-    }
-    progress.end();
-    Ok(copied)
-}
-
-/// Puts that go together.
-#[derive(Default)]
-struct Batch {
-    puts: Vec<RequestOp>,
-    bytes: usize,
-}
-
-impl Batch {
-    fn add(&mut self, kv: KeyValue) {
-        self.bytes += kv.key.len() + kv.value.len();
-        let put = PutRequest { key: kv.key, value: kv.value, lease: kv.lease, ..PutRequest::default() };
-        self.puts.push(RequestOp { request: Some(Request::RequestPut(put)) });
-    }
-
-    fn is_full(&self) -> bool {
-        self.puts.len() >= TXN_PUTS_MAX || self.bytes >= TXN_BYTES_SOFT
-    }
-
-    async fn put(&mut self, target: &Client) -> Result<(), Error> {
-        if self.puts.is_empty() {
-            return Ok(());
-        }
-        let success = std::mem::take(&mut self.puts);
-        self.bytes = 0;
-        target.txn(TxnRequest { success, ..TxnRequest::default() }).await?;
-        Ok(())
+impl Redis {
+    async fn run(&self) -> Result<(), Error> {
+        let password = std::env::var(REDIS_PASSWORD).ok().filter(|password| !password.is_empty());
+        let login = RedisLogin { user: self.redis_user.clone(), password, db: self.db };
+        let (prefix, options) = (self.into.transfer.prefix_bytes(), &self.into.transfer.options);
+        let source = RedisSource::connect(&self.endpoint, &login, &prefix, options.command_timeout()).await?;
+        let from = format!("redis {} {}", self.endpoint, self.db);
+        self.into.run(from, Source::Redis(Box::new(source)), None).await
     }
 }

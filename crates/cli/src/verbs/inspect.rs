@@ -23,7 +23,7 @@ Example:
 #[command(after_help = CLIENTS_EXAMPLE)]
 pub struct Clients {
     #[command(flatten)]
-    asked: Asked,
+    list: ListOptions,
 }
 
 #[derive(Args)]
@@ -33,7 +33,7 @@ pub struct Watches {
     #[arg(long, value_name = "ID", default_value_t = 0, hide_default_value = true)]
     client: u64,
     #[command(flatten)]
-    asked: Asked,
+    list: ListOptions,
 }
 
 #[derive(Args)]
@@ -45,7 +45,7 @@ pub struct Leases {
 }
 
 #[derive(Args)]
-struct Asked {
+struct ListOptions {
     /// Ask all members of the cluster
     #[arg(long)]
     cluster: bool,
@@ -54,7 +54,7 @@ struct Asked {
     limit: i64,
 }
 
-impl Asked {
+impl ListOptions {
     async fn members(&self, options: &Options) -> Result<Vec<Client>, Error> {
         each_endpoint(options, self.cluster).await
     }
@@ -63,8 +63,9 @@ impl Asked {
 impl Clients {
     pub async fn run(&self, options: &Options) -> Result<(), Error> {
         let mut all = Vec::new();
-        for member in self.asked.members(options).await? {
-            let answer = member.describe_clients(ClientsRequest { limit: self.asked.limit }).await?;
+        for member in self.list.members(options).await? {
+            let request = ClientsRequest { limit: self.list.limit, ..ClientsRequest::default() };
+            let answer = member.describe_clients(request).await?;
             all.push((member.endpoint().to_owned(), answer));
         }
         print(inspect::clients(options.write_out, &all).as_bytes())
@@ -74,8 +75,9 @@ impl Clients {
 impl Watches {
     pub async fn run(&self, options: &Options) -> Result<(), Error> {
         let mut all = Vec::new();
-        for member in self.asked.members(options).await? {
-            let request = WatchesRequest { limit: self.asked.limit, client: self.client };
+        for member in self.list.members(options).await? {
+            let request =
+                WatchesRequest { limit: self.list.limit, client: self.client, ..WatchesRequest::default() };
             all.push((member.endpoint().to_owned(), member.describe_watches(request).await?));
         }
         print(inspect::watches(options.write_out, &all).as_bytes())

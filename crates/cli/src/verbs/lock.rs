@@ -4,7 +4,7 @@
 use super::held_command::HeldCommand;
 use super::hold_signals::HoldSignals;
 use super::lock_wait::WaitProgress;
-use super::{Error, Options, Printer, bytes_of, parse_ttl, print};
+use super::{Error, Options, Printer, bytes_of, fence, parse_ttl, print};
 use crate::client::{Client, duration};
 use clap::{Args, Subcommand};
 use client::{Guard, Lease, LockOptions};
@@ -22,6 +22,7 @@ Example:
   althing lock backup                               print the key, and hold the lock until Ctrl-C
   althing lock ls                                   which locks are held
   althing lock inspect backup                       who holds this one, and who waits for it
+  althing lock update backup --metadata 40%         what this holder says about itself, from its command
   althing lock -- ls ./backup.sh                    a lock that is called `ls`
 
 The command finds its lock in ALTHING_LOCK_NAME, ALTHING_LOCK_KEY, ALTHING_FENCING_TOKEN and ALTHING_FENCE (and, as with
@@ -56,12 +57,17 @@ Example:
   althing lock inspect backup
   althing lock inspect backup -w json";
 
+const UPDATE_EXAMPLE: &str = "\
+Example:
+  althing lock backup -- sh -c 'althing lock update backup --metadata \"half done\"'
+  althing lock update backup --token 17 --metadata \"stopped by Ann\"     from elsewhere; `inspect` shows the token";
+
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true, after_help = EXAMPLE)]
 pub struct Lock {
     #[command(subcommand)]
     look: Option<LockQuery>,
-    /// The name of the lock; behind `--` it may also be `ls` or `inspect`
+    /// The name of the lock; behind `--` it may also be `ls`, `inspect` or `update`
     name: Option<String>,
     /// What to run while the lock is held, with its arguments
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
@@ -103,6 +109,19 @@ enum LockQuery {
         #[command(flatten)]
         options: Options,
     },
+    /// Replaces the metadata of the holder
+    #[command(after_help = UPDATE_EXAMPLE)]
+    Update {
+        name: String,
+        /// Any text about the holder for others to read
+        #[arg(long, value_name = "TEXT")]
+        metadata: OsString,
+        /// The holder's fencing token [default: that of ALTHING_FENCE, as the command of `althing lock` has it]
+        #[arg(long, value_name = "TOKEN")]
+        token: Option<i64>,
+        #[command(flatten)]
+        options: Options,
+    },
 }
 
 impl Lock {
@@ -124,7 +143,7 @@ impl Lock {
                 Some(taken.map_err(|reason| self.not_taken(reason))?)
             }
             _ = signals.stop_requested() => None,
-            never = progress.tell(), if std::io::stderr().is_terminal() => match never {},
+            never = progress.print(), if std::io::stderr().is_terminal() => match never {},
         };
         let outcome = match &taken {
             Some(guard) => self.use_lock(&client, name, guard, &mut signals).await,
@@ -165,7 +184,8 @@ impl Lock {
     fn name(&self) -> Result<&str, Error> {
         let name = self.name.as_deref();
         let name = name.ok_or_else(|| Error::Usage("which lock? `althing lock NAME`".to_owned()))?;
-        let is_question = matches!(name, "ls" | "inspect") && !std::env::args_os().any(|word| word == "--");
+        let is_question =
+            matches!(name, "ls" | "inspect" | "update") && !std::env::args_os().any(|word| word == "--");
         if is_question {
             Err(Error::Usage(format!(
                 "`{name}` stands before all options; a lock of that name is taken by `althing lock -- {name}`"
@@ -231,6 +251,11 @@ impl LockQuery {
             LockQuery::Inspect { name, options } => {
                 let found = options.client()?.inspect_lock(name).await?;
                 print(&Printer::new(options).lock(name, &found))
+            }
+            LockQuery::Update { name, metadata, token, options } => {
+                let token = token.map_or_else(|| fence::token_of(name), Ok)?;
+                let updated = options.client()?.update_lock(name, token, bytes_of(metadata)).await?;
+                print(&Printer::new(options).done(updated.header, "OK"))
             }
         }
     }

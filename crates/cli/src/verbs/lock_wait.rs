@@ -18,7 +18,7 @@ pub struct WaitProgress<'a> {
 }
 
 impl WaitProgress<'_> {
-    pub async fn tell(&self) -> Infallible {
+    pub async fn print(&self) -> Infallible {
         let mut last = String::new();
         loop {
             tokio::time::sleep(INTERVAL).await;

@@ -74,11 +74,11 @@ impl Region {
             Region::Ls { options } => list(options).await,
             Region::Add { name, peers, options } => {
                 let call = RestCall::of_key("PUT", "/v1/regions/", name).json(&json!({ "peers": peers }));
-                say(options, &options.ask_json(call).await?, &format!("region {name} is listed\n"))
+                print_answer(options, &options.ask_json(call).await?, &format!("region {name} is listed\n"))
             }
             Region::Remove { name, options } => {
                 let call = RestCall::of_key("DELETE", "/v1/regions/", name);
-                say(options, &options.ask_json(call).await?, &format!("region {name} is evicted\n"))
+                print_answer(options, &options.ask_json(call).await?, &format!("region {name} is evicted\n"))
             }
             Region::Home { namespace, region, prefix, lease_ms, options } => {
                 let path = format!("/v1/namespaces/{namespace}/home");
@@ -99,7 +99,7 @@ impl Region {
                     Value::Null => "no region owns it\n".to_owned(),
                     region => format!("{}, epoch {}\n", plain(region), answer["epoch"]),
                 };
-                say(options, &answer, &text)
+                print_answer(options, &answer, &text)
             }
         }
     }
@@ -122,7 +122,7 @@ async fn list(options: &RestOptions) -> Result<(), Error> {
     print(text.as_bytes())
 }
 
-fn say(options: &RestOptions, answer: &Value, text: &str) -> Result<(), Error> {
+fn print_answer(options: &RestOptions, answer: &Value, text: &str) -> Result<(), Error> {
     match options.write_out {
         Format::Json => print(format!("{answer}\n").as_bytes()),
         Format::Simple | Format::Table => print(text.as_bytes()),

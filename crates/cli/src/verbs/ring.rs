@@ -80,7 +80,7 @@ impl Ring {
         match &self.word {
             None => show(&self.options).await,
             Some(RingCommand::Leave { node, wait, options }) => {
-                let answer = tell(options, "DELETE", node).await?;
+                let answer = call_node(options, "DELETE", node).await?;
                 if *wait {
                     wait_until_gone(options, &plain(&answer["node"])).await?;
                 }
@@ -93,14 +93,14 @@ impl Ring {
                 print(format!("{token}\n").as_bytes())
             }
             Some(RingCommand::Stay { node, options }) => {
-                let answer = tell(options, "PUT", node).await?;
+                let answer = call_node(options, "PUT", node).await?;
                 done(options, &answer, "staying")
             }
         }
     }
 }
 
-async fn tell(options: &RestOptions, method: &'static str, node: &str) -> Result<Value, Error> {
+async fn call_node(options: &RestOptions, method: &'static str, node: &str) -> Result<Value, Error> {
     options.ask_json(RestCall::of_key(method, "/v1/ring/nodes/", node)).await
 }
 
@@ -124,7 +124,7 @@ async fn wait_until_gone(options: &RestOptions, node: &str) -> Result<(), Error>
         let count = |name: &str| found["gives"][name].as_u64().unwrap_or(0);
         let bar = || Progress::new("moving", "partitions", count("partitions"));
         if count("partitions") > 0 {
-            progress.get_or_insert_with(bar).tell(count("done"));
+            progress.get_or_insert_with(bar).update(count("done"));
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }

@@ -9,6 +9,7 @@ use crate::output::{BackupStatus, Printer};
 use clap::Subcommand;
 use server::offline::DigestRule;
 use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 const SAVE_EXAMPLE: &str = "\
@@ -18,9 +19,13 @@ const STATUS_EXAMPLE: &str = "\
 Example:
   althing snapshot status backup.db -w table";
 
+/// The format is etcd's, which knows no other plane.
+const WITHOUT_DATA: &str =
+    "The file holds no keys of the data plane (REST): `althing backup create` saves both planes.";
+
 #[derive(Subcommand)]
 pub enum Snapshot {
-    /// Saves what a member holds into a file
+    /// Saves keys, leases and users into a file; 'backup create' saves the data plane too
     #[command(after_help = SAVE_EXAMPLE)]
     Save {
         file: PathBuf,
@@ -43,6 +48,7 @@ impl Snapshot {
         match self {
             Snapshot::Save { file, options } => {
                 save::save(&options.client()?, file).await?;
+                let _ = writeln!(std::io::stderr(), "{WITHOUT_DATA}");
                 print(format!("Snapshot saved at {}\n", file.display()).as_bytes())
             }
             Snapshot::Status { file, options } => {

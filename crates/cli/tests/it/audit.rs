@@ -202,6 +202,7 @@ fn every_way_in_leaves_its_line_and_no_line_holds_a_secret() {
     let stranger = Plan {
         name: "stranger".to_owned(),
         peer_port: free_port(),
+        http_port: 0,
         ..Plan::single().with(&["--join", &format!("127.0.0.1:{}", plan.peer_port)])
     };
     let stranger = Plan { cluster: format!("stranger=127.0.0.1:{}", stranger.peer_port), ..stranger };

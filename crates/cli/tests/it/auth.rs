@@ -1,5 +1,6 @@
 //! Users, roles and permissions as clients meet them: etcd's answers, every member's agreement, and no way around them.
 
+use crate::both_ways::{Way, both_ways};
 use crate::etcdctl::{self, Etcdctl};
 use crate::process::{Member, Plan, althing, until};
 use crate::rest::{Answer, Rest};
@@ -246,8 +247,12 @@ impl Lines {
 
 #[test]
 fn no_other_port_admits_an_unauthenticated_call_also_after_a_restart() {
+    both_ways(refuse_unauthenticated_calls);
+}
+
+fn refuse_unauthenticated_calls(way: Way) {
     let plan = Plan::single().with(&CHEAP);
-    let member = plan.start_ready();
+    let member = way.start_ready(&plan);
     let data = Rest::of(&member);
     data.wait_for_ring(1);
     assert_eq!(
@@ -257,7 +262,7 @@ fn no_other_port_admits_an_unauthenticated_call_also_after_a_restart() {
     );
     with_auth(&member);
     drop(member);
-    let member = plan.start_ready();
+    let member = way.start_ready(&plan);
     let (server, data) = (gate(&member), Rest::of(&member));
     let (root, u1) = (token_of(server, "root", "rpw"), token_of(server, "u1", "pw"));
     for (path, body) in [

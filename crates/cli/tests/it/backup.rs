@@ -2,6 +2,7 @@
 //! directories verified.
 
 use crate::process::{Member, Plan, althing, until};
+use crate::rest::single;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -38,6 +39,19 @@ fn fill(member: &Member, keys: u32) {
 
 fn save(member: &Member, file: &Path) {
     ask(member, &["snapshot", "save", file.to_str().unwrap()]);
+}
+
+#[test]
+fn a_snapshot_says_that_it_holds_nothing_of_the_data_plane() {
+    let dir = TempDir::new().unwrap();
+    let (member, rest) = single();
+    assert_eq!(rest.put("/v1/data/k", r#"{"value": 1}"#).status, 200);
+    let output = run(althing()
+        .args(["snapshot", "save", dir.path().join("backup").to_str().unwrap()])
+        .args(["--endpoints", &member.client.to_string()]));
+    assert!(output.status.success(), "{}", text(&output));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("no keys of the data plane") && said.contains("backup create"), "{said}");
 }
 
 fn restore(file: &Path, plan: &Plan, extra: &[&str]) -> Output {

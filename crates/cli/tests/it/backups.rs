@@ -1,9 +1,9 @@
 //! Backups of both planes by real processes: taken under writes, restored into clusters of another size, in part and under
 //! other names; damaged ones are named; and a bucket of a real S3 server, where one is found.
 
-use crate::process::{Member, Plan, althing, free_port, until};
+use crate::process::{Member, Plan, althing, free_port, program, until};
 use crate::rest::{Rest, single};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::TcpStream;
@@ -131,7 +131,11 @@ fn a_backup_under_writes_is_restored_into_a_cluster_of_another_size() {
     let told = backup(&["create", target, "--endpoints", &endpoint]);
     assert!(told.contains("Backup ") && told.contains("rows"), "{told}");
     let after = writer.stop();
-    assert!(backup(&["verify", target]).contains("is whole"));
+    let scratch = TempDir::new().unwrap();
+    let told = backup(&["verify", target, "--scratch", scratch.path().to_str().unwrap()]);
+    assert!(told.contains("is whole") && told.contains("restored and verified"), "{told}");
+    assert!(told.contains(" 1 keys of coordination"), "{told}");
+    assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0, "nothing is left");
     drop(members);
     drop(plans);
 
@@ -180,6 +184,136 @@ fn a_backup_under_writes_is_restored_into_a_cluster_of_another_size() {
     let again = backup(&["restore", target, "--endpoints", &endpoint]);
     assert!(again.contains("Restored 0 keys"), "what is there stays: {again}");
     assert_eq!(crdt_value(rest, "counter:visits"), 13);
+}
+
+/// The keys of collections of every type, by name.
+const COLLECTIONS: [&str; 6] =
+    ["bigset:tags", "flag:on", "map:ann", "sorted_set:game", "list:todo", "hyperloglog:seen"];
+
+/// An operation on a collection. The first ones wait until the nodes have shown each other that they know collections.
+fn operate(rest: Rest, operation: &str, body: &Value) {
+    until("the operation is done", || {
+        let answer = rest.post(&format!("/v1/crdt/{operation}"), &body.to_string());
+        assert!(matches!(answer.status, 200 | 503), "{operation}: {}", answer.json());
+        (answer.status == 200).then_some(())
+    });
+}
+
+fn fill_collections(rest: Rest) {
+    let names = |n: std::ops::Range<u32>| n.map(|n| format!("e{n:05}")).collect::<Vec<_>>();
+    operate(rest, "flag:on/enable", &json!({}));
+    for from in [0, 800] {
+        operate(rest, "bigset:tags/add", &json!({ "elements": names(from..from + 800) }));
+    }
+    operate(rest, "bigset:tags/remove", &json!({ "elements": ["e00007"] }));
+    let fields: BTreeMap<String, Value> = names(0..900).into_iter().zip((0..).map(Value::from)).collect();
+    operate(rest, "map:ann/set", &json!({ "fields": fields }));
+    operate(rest, "map:ann/set", &json!({ "field": "for an hour", "value": "x", "ttl": 3600 }));
+    let scores: BTreeMap<String, Value> =
+        names(0..900).into_iter().zip((0..).map(|n: i32| Value::from(450 - n * 7 % 900))).collect();
+    operate(rest, "sorted_set:game/set", &json!({ "scores": scores }));
+    for at in [0, 500] {
+        let values: Vec<String> = (at..at + 500).map(|n| format!("item {}", n * 13 % 1_000)).collect();
+        let answer = rest.post("/v1/crdt/list:todo/push", &json!({ "values": values }).to_string());
+        assert_eq!(answer.status, 200, "{}", answer.json());
+    }
+    let increments = [("map:ann", "field", "visits"), ("sorted_set:game", "member", "e00003")];
+    for (key, name, element) in increments {
+        let body = json!({ name: element, "by": "2.5" }).to_string();
+        let answer = rest.post(&format!("/v1/crdt/{key}/increment"), &body);
+        assert_eq!(answer.status, 200, "{}", answer.json());
+    }
+    operate(rest, "hyperloglog:seen/observe", &json!({ "elements": names(0..700) }));
+    operate(rest, "bigset:empty/add", &json!({ "element": "gone" }));
+    assert_eq!(rest.delete("/v1/crdt/bigset:empty").status, 200);
+}
+
+/// Everything that a client is shown of a collection. Positions of items are other ones after a restore.
+fn contents(rest: Rest, path: &str) -> Vec<String> {
+    let (mut all, mut page) = (Vec::new(), String::new());
+    loop {
+        let said = until("a quorum answers", || {
+            let answer = rest.get(&format!("{path}?limit=400{page}"));
+            (answer.status != 503).then(|| answer.json())
+        });
+        for list in ["elements", "entries"] {
+            let shown = said[list].as_array().cloned().unwrap_or_default();
+            all.extend(shown.into_iter().map(|mut entry| {
+                entry.as_object_mut().map(|entry| entry.remove("position"));
+                entry.to_string()
+            }));
+        }
+        match said["next_page"].as_str() {
+            Some(next) => page = format!("&page={next}"),
+            None => {
+                all.push(format!("{} {}", said["size"], said["value"]));
+                return all;
+            }
+        }
+    }
+}
+
+#[test]
+fn collections_of_every_type_come_back_element_by_element() {
+    let dir = TempDir::new().unwrap();
+    let target = dir.path().to_str().unwrap();
+    let plans = Plan::cluster(3);
+    let members = start(&plans);
+    let rest = Rest::of(&members[0]);
+    fill_collections(rest);
+    let all = |rest: Rest| COLLECTIONS.map(|key| contents(rest, &format!("/v1/crdt/{key}")));
+    let before = all(rest);
+    assert_eq!(before.each_ref().map(Vec::len), [1_600, 1, 903, 901, 1_001, 1]);
+    let told = backup(&["create", target, "--endpoints", &members[1].client.to_string()]);
+    assert!(told.contains(" elements of collections"), "{told}");
+    drop(members);
+    drop(plans);
+    let scratch = TempDir::new().unwrap();
+    let told = backup(&["verify", target, "--scratch", scratch.path().to_str().unwrap()]);
+    let shown: Value = serde_json::from_str(&backup(&["show", target])).unwrap();
+    let elements = shown["data"]["elements"].as_u64().unwrap();
+    assert!(elements > 1_599 + 902 + 900 + 1_000 + 1, "{shown}");
+    assert!(told.contains(&format!("with {elements} elements of collections")), "{told}");
+    assert!(told.contains(&format!("records of data with {elements} elements")), "{told}");
+
+    let plans = Plan::cluster(2);
+    let members = start(&plans);
+    let rest = Rest::of(&members[1]);
+    let endpoint = members[0].client.to_string();
+    let restore = |words: &[&str]| backup(&[&["restore", target, "--endpoints", &endpoint], words].concat());
+    // Nodes that have just met may not know yet that the others know collections.
+    operate(rest, "flag:other/enable", &json!({}));
+    let told = restore(&["--dry-run"]);
+    assert!(told.contains("Would restore 6 keys"), "{told}");
+    let told = restore(&[]);
+    assert!(told.contains("Restored 6 keys and replace 0"), "{told}");
+    assert!(told.contains(&format!("; {elements} elements of collections")), "{told}");
+    assert_eq!(all(rest), before);
+    assert_eq!(rest.get("/v1/crdt/bigset:empty").status, 404);
+
+    let told = restore(&[]);
+    assert!(told.contains("Restored 0 keys and replace 0; 6 hold something"), "{told}");
+    // What is missing of a collection that is there comes back; a list that is another one stays.
+    operate(rest, "bigset:tags/remove", &json!({ "elements": ["e00001", "e00900"] }));
+    operate(rest, "map:ann/increment", &json!({ "field": "visits" }));
+    operate(rest, "list:todo/pop", &json!({ "end": "first" }));
+    let told = restore(&["--only", "tags", "--only", "ann", "--only", "todo"]);
+    assert!(told.contains("Restored 1 keys and replace 0; 2 hold something"), "{told}");
+    assert!(told.contains("; 2 elements of collections"), "{told}");
+    let now = all(rest);
+    assert_eq!((&now[0], now[4].len()), (&before[0], before[4].len() - 1));
+    let told = restore(&["--prefix", "t", "--replace"]);
+    assert!(told.contains("Restored 0 keys and replace 2"), "{told}");
+    assert_eq!((&all(rest)[0], &all(rest)[4]), (&before[0], &before[4]));
+    restore(&["--ns", "default", "--as-ns", "copy", "--only", "game", "--only", "todo"]);
+    restore(&["--prefix", "an", "--as-prefix", "jo"]);
+    for (path, nth) in [
+        ("/v1/namespaces/copy/crdt/sorted_set:game", 3),
+        ("/v1/namespaces/copy/crdt/list:todo", 4),
+        ("/v1/crdt/map:jon", 2),
+    ] {
+        assert_eq!(contents(rest, path), before[nth], "{path}");
+    }
 }
 
 #[test]
@@ -306,7 +440,7 @@ fn a_backup_without_enough_replicas_is_refused() {
     assert_eq!(backup(&["ls", target]).lines().count(), 1, "only the first is a backup");
 }
 
-/// A real S3 server, if the variable names a program: it is started with `-H 127.0.0.1 -p PORT`, as moto's is.
+/// A real S3 server, where one is found: it is started with `-H 127.0.0.1 -p PORT`, as that of the Python package `moto[server]` is.
 struct S3Server {
     child: Child,
     port: u16,
@@ -314,23 +448,22 @@ struct S3Server {
 
 impl S3Server {
     fn start() -> Option<S3Server> {
-        let Ok(program) = std::env::var("S3_SERVER") else {
-            let _ = writeln!(
-                std::io::stderr(),
-                "SKIPPED backups in a bucket: set S3_SERVER to a server, as moto_server"
-            );
-            return None;
-        };
-        let port = free_port();
-        let child = Command::new(program)
+        let (binary, port) = (program("S3_SERVER", "moto_server")?, free_port());
+        let mut child = Command::new(&binary)
             .args(["-H", "127.0.0.1", "-p", &port.to_string()])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let server = S3Server { child, port };
-        until("the S3 server answers", || TcpStream::connect(("127.0.0.1", port)).ok());
-        Some(server)
+        let serves = until("the S3 server answers or ends", || match child.try_wait().unwrap() {
+            Some(_) => Some(false),
+            None => TcpStream::connect(("127.0.0.1", port)).ok().map(|_| true),
+        });
+        if !serves {
+            let _ = writeln!(std::io::stderr(), "SKIPPED: {} does not start", binary.display());
+            return None;
+        }
+        Some(S3Server { child, port })
     }
 
     fn run(&self, words: &[&str]) -> Output {

@@ -84,7 +84,7 @@ async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, said: &str) -
     stream.write_all(said.as_bytes()).await.unwrap();
     stream.flush().await.unwrap();
     let mut heard = Vec::new();
-    // Inside TLS, an end without a farewell is an error, and an end all the same.
+    // Inside TLS, an end without a close alert is an error, and an end all the same.
     let _ = timeout(PATIENCE, stream.read_to_end(&mut heard)).await.expect("the connection ends");
     String::from_utf8_lossy(&heard).into_owned()
 }

@@ -2,6 +2,9 @@
 //! be seen, logins, and what a small screen shows. With `CONSOLE_SCREENSHOTS=DIR` the pictures of the guide are made.
 
 mod browser;
+mod editing;
+mod load;
+mod look;
 
 use crate::data_auth::{manage, turn_on};
 use crate::process::{Member, Plan, althing, until};
@@ -119,7 +122,7 @@ fn every_page_shows_what_the_cluster_holds_and_nothing_is_wrong_in_the_browser()
         if page == "overview" {
             browser.picture("overview-360");
         }
-        browser.set_size(1440, 900);
+        browser.set_size(1200, 760);
     }
     browser.set_scheme("dark");
     open(&browser, &place, "overview");
@@ -225,7 +228,19 @@ fn with_auth_on_the_console_asks_for_a_login_and_says_what_it_hides() {
     browser.until_says("Auth is on");
     browser.run(&login("reader", "wrong"));
     browser.until("the refusal is shown", "return Boolean(document.querySelector('.toast.bad'))");
+    let told = browser.log();
+    let is_of_login = |line: &String| line.contains("/v1/session") && line.contains("401");
+    assert!(told.iter().all(is_of_login), "a wrong password leaves one line of the browser itself: {told:?}");
     let password = crate::data_auth::USERS.iter().find(|(name, _)| *name == "reader").unwrap().1;
+    browser.run(&login("reader", password));
+    browser.until_says("Hidden: users, roles and permissions");
+    assert!(!browser.text().contains("a login of reader"), "refusals are for root");
+    browser.click("button", "Log out");
+    browser.until_says("Auth is on");
+    browser.run(&login("root", "rpw"));
+    browser.until_says("a login of reader from 127.0.0.1 was refused");
+    browser.click("button", "Log out");
+    browser.until_says("Auth is on");
     browser.run(&login("reader", password));
     browser.until_says("Hidden: users, roles and permissions");
     manage(&member, &["user", "delete", "reader", "--user", "root:rpw"]);

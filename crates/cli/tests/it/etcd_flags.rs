@@ -34,9 +34,15 @@ fn without_variables(command: &mut Command) -> &mut Command {
 
 /// The path answers with this status, or no server answers yet.
 fn status(port: u16, path: &str) -> Option<u16> {
+    status_of(port, &format!("GET {path}"), "host: localhost\r\n", "")
+}
+
+fn status_of(port: u16, request: &str, headers: &str, body: &str) -> Option<u16> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").ok()?;
+    let length = body.len();
+    let headers = format!("{headers}connection: close\r\ncontent-length: {length}\r\n");
+    write!(stream, "{request} HTTP/1.1\r\n{headers}\r\n{body}").ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
     text.split(' ').nth(1)?.parse().ok()
@@ -102,6 +108,40 @@ fn a_script_that_starts_etcd_starts_a_member() {
     assert!(log.contains(warning), "{log}");
 }
 
+/// What is asked under a name that this member does not have, and the statuses: read by a program, read by a page, written
+/// by a page; of the port of etcd's clients and of the data API.
+fn by_a_strange_name(flags: &[&str]) -> [[u16; 3]; 2] {
+    let dir = TempDir::new().unwrap();
+    let [client, peer, data] = [(); 3].map(|()| free_port());
+    let mut command = althing();
+    command.current_dir(dir.path()).env("ALTHING_HTTP_ADDR", format!("127.0.0.1:{data}"));
+    command.args(["etcd", "--listen-client-urls", &url(client), "--advertise-client-urls", &url(client)]);
+    command.args(["--listen-peer-urls", &url(peer)]).args(flags);
+    let _member = start(&mut command);
+    wait_healthy(client);
+    until("the data API listens", || TcpStream::connect(("127.0.0.1", data)).ok());
+    let host = "host: db.example.com\r\ncontent-type: application/json\r\n";
+    let page = format!("{host}origin: http://db.example.com\r\n");
+    // All that a plain GET is answered with there: nothing that is kept.
+    for path in ["/v3/kv/range?key=YQ==", "/v3/watch", "/v1/data/a", "/v1/coord/key?key=a", "/v1/cluster"] {
+        let status = status_of(client, &format!("GET {path}"), host, "").unwrap();
+        assert!((400..600).contains(&status), "{path}: {status}");
+    }
+    let range = ("POST /v3/kv/range", r#"{"key":"YQ=="}"#);
+    [(client, range), (data, ("GET /v1/data/a", ""))].map(|(port, (read, body))| {
+        let put = ("POST /v3/kv/put", r#"{"key":"YQ==","value":"MQ=="}"#);
+        [(read, host, body), (read, page.as_str(), body), (put.0, page.as_str(), put.1)]
+            .map(|(request, headers, body)| status_of(port, request, headers, body).unwrap())
+    })
+}
+
+#[test]
+fn programs_reach_the_port_of_etcds_clients_by_any_name_and_pages_do_not() {
+    assert_eq!(by_a_strange_name(&[]), [[200, 421, 421], [421, 421, 421]]);
+    let listed = by_a_strange_name(&["--host-whitelist", "other.example.com"]);
+    assert_eq!(listed, [[421, 421, 421], [421, 421, 421]], "a list is a list for programs, too");
+}
+
 #[test]
 fn a_link_called_etcd_reads_etcds_variables() {
     let dir = TempDir::new().unwrap();
@@ -123,7 +163,7 @@ fn a_link_called_etcd_reads_etcds_variables() {
     assert!(std::fs::read_to_string(log).unwrap().contains("ready to serve client requests"));
 
     let version = Command::new(&link).arg("--version").output().unwrap();
-    assert!(String::from_utf8(version.stdout).unwrap().starts_with("etcd Version: 3.6.0\n"));
+    assert!(String::from_utf8(version.stdout).unwrap().starts_with("etcd Version: 3.7.0\n"));
     let help = Command::new(&link).arg("-h").output().unwrap();
     assert!(help.status.success() && String::from_utf8(help.stdout).unwrap().contains("Example:"));
 }

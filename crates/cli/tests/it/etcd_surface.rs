@@ -27,12 +27,18 @@ const METRICS: &[&str] = &[
     "etcd_debugging_mvcc_watcher_total",
     "etcd_debugging_server_lease_expired_total",
     "etcd_disk_backend_commit_duration_seconds_bucket",
+    "etcd_disk_backend_defrag_duration_seconds_bucket",
+    "etcd_disk_backend_snapshot_duration_seconds_bucket",
+    "etcd_disk_defrag_inflight",
     "etcd_disk_wal_fsync_duration_seconds_bucket",
     "etcd_disk_wal_write_bytes_total",
     "etcd_disk_wal_write_duration_seconds_bucket",
     "etcd_mvcc_db_total_size_in_bytes",
     "etcd_mvcc_db_total_size_in_use_in_bytes",
+    "etcd_mvcc_db_open_read_transactions",
     "etcd_mvcc_delete_total",
+    "etcd_mvcc_hash_duration_seconds_bucket",
+    "etcd_mvcc_hash_rev_duration_seconds_bucket",
     "etcd_mvcc_put_total",
     "etcd_mvcc_range_total",
     "etcd_mvcc_txn_total",
@@ -213,25 +219,25 @@ fn a_downgrade_is_validated_enabled_and_cancelled() {
     };
     let refusal =
         |status, code, message: &str| (status, format!(r#"{{"code":{code},"message":"{message}"}}"#));
-    assert!(ask(r#"{"action":"VALIDATE","version":"3.5"}"#).1.ends_with(r#""version":"3.6"}"#));
+    assert!(ask(r#"{"action":"VALIDATE","version":"3.6"}"#).1.ends_with(r#""version":"3.7"}"#));
     assert_eq!(
-        ask(r#"{"action":"VALIDATE","version":"3.4.0"}"#),
+        ask(r#"{"action":"VALIDATE","version":"3.5.0"}"#),
         refusal(400, 3, "etcdserver: invalid downgrade target version")
     );
     assert_eq!(
         ask(r#"{"action":"VALIDATE","version":"x"}"#),
         refusal(400, 3, "etcdserver: wrong downgrade target version format")
     );
-    assert_eq!(ask(r#"{"action":"ENABLE","version":"3.5.0"}"#).0, 200);
+    assert_eq!(ask(r#"{"action":"ENABLE","version":"3.6.0"}"#).0, 200);
     assert_eq!(
-        ask(r#"{"action":"ENABLE","version":"3.5.0"}"#),
+        ask(r#"{"action":"ENABLE","version":"3.6.0"}"#),
         refusal(400, 9, "etcdserver: cluster has a downgrade job in progress")
     );
     let status = member.http_with("POST", "/v3/maintenance/status", "{}").body;
-    assert!(status.contains(r#""downgradeInfo":{"enabled":true,"targetVersion":"3.5.0"}"#), "{status}");
+    assert!(status.contains(r#""downgradeInfo":{"enabled":true,"targetVersion":"3.6.0"}"#), "{status}");
     assert_eq!(ask(r#"{"action":"CANCEL"}"#).0, 200);
     assert_eq!(ask(r#"{"action":"CANCEL"}"#).0, 200, "none under way is no error");
-    assert_eq!(ask(r#"{"action":"ENABLE","version":"3.5"}"#).0, 200);
+    assert_eq!(ask(r#"{"action":"ENABLE","version":"3.6"}"#).0, 200);
     let vars = member.http("GET", "/debug/vars").body;
     assert!(vars.contains(r#""raft.status":{"id":""#) && vars.contains("file_descriptor_limit"), "{vars}");
 }

@@ -202,9 +202,9 @@ fn endpoints(etcdctl: &Etcdctl) {
     let run = |args: &[&str]| etcdctl.run(args, "");
     for (args, word) in [
         (&["endpoint", "health"][..], "is healthy"),
-        (&["endpoint", "status"], "3.6.0"),
-        (&["endpoint", "status", "-w", "json"], "\"version\":\"3.6.0\""),
-        (&["endpoint", "status", "-w", "table"], " 3.6.0 |"),
+        (&["endpoint", "status"], "3.7.0"),
+        (&["endpoint", "status", "-w", "json"], "\"version\":\"3.7.0\""),
+        (&["endpoint", "status", "-w", "table"], " 3.7.0 |"),
         (&["endpoint", "hashkv"], ", "),
         (&["member", "list"], "started"),
         (&["member", "list", "-w", "table"], "| started |"),
@@ -242,7 +242,7 @@ fn etcdctl_looks_after_a_cluster() {
         assert!(list.contains(&member.endpoint()), "{list}");
     }
     for (args, word) in [
-        (&["endpoint", "status", "--cluster"][..], "3.6.0"),
+        (&["endpoint", "status", "--cluster"][..], "3.7.0"),
         (&["endpoint", "health", "--cluster"], "is healthy"),
         (&["defrag", "--cluster"], "Finished defragmenting"),
     ] {

@@ -4,6 +4,7 @@
 use crate::auth::{CHEAP, open_with_auth};
 use crate::process::{Member, Plan, althing, until};
 use crate::rest::Rest;
+use crate::tls::with_server_certificate;
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
@@ -17,7 +18,8 @@ fn start(plan: &Plan, log: &str, client: &str) -> Member {
         .args(["serve", "--name", &plan.name, "--client-addr", client, "--http-addr", "127.0.0.1:0"])
         .args(["--peer-addr", &peer, "--initial-cluster", &plan.cluster, "--data-dir"])
         .arg(plan.data_dir())
-        .args(CHEAP);
+        .args(CHEAP)
+        .args(&plan.extra);
     Member::from_child(command.stdout(Stdio::piped()).stderr(log).spawn().unwrap())
 }
 
@@ -50,6 +52,14 @@ fn a_port_that_other_machines_reach_is_told_until_it_is_closed() {
     for line in [NO_TLS, NO_AUTH] {
         assert!(!log(&plan, "third").contains(line), "{line}");
     }
+}
+
+#[test]
+fn a_port_that_speaks_tls_is_told_for_its_auth_alone() {
+    let plan = with_server_certificate(Plan::single());
+    let _member = start(&plan, "sealed", "0.0.0.0:0");
+    until("it says that auth is off", || log(&plan, "sealed").contains(NO_AUTH).then_some(()));
+    assert!(!log(&plan, "sealed").contains(NO_TLS), "{}", log(&plan, "sealed"));
 }
 
 #[test]

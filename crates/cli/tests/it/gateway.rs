@@ -68,7 +68,7 @@ fn the_cluster_and_its_members_are_told_as_json() {
     assert!(members.contains(r#""name":"m0","peerURLs":["https://127.0.0.1:"#), "{members}");
     assert!(members.contains(&format!(r#""clientURLs":["{}"]"#, member.endpoint())), "{members}");
     let status = post("/v3/maintenance/status");
-    assert!(status.contains(r#""version":"3.6.0","dbSize":""#), "{status}");
+    assert!(status.contains(r#""version":"3.7.0","dbSize":""#), "{status}");
     assert_eq!(without_ids(&post("/v3/maintenance/alarm")), r#"{"header":{"revision":"1",}}"#);
     assert_eq!(without_ids(&post("/v3/maintenance/defragment")), "{}");
     let hash = without_ids(&post("/v3/maintenance/hashkv"));

@@ -63,7 +63,7 @@ fn metrics_have_etcds_names_and_count_calls() {
         "etcd_debugging_mvcc_db_compaction_total_duration_milliseconds_count 0".to_owned(),
         format!("grpc_server_msg_received_total{{{put}}} 2"),
         format!("grpc_server_msg_sent_total{{{put}}} 1"),
-        r#"etcd_cluster_version{cluster_version="3.6"} 1"#.to_owned(),
+        r#"etcd_cluster_version{cluster_version="3.7"} 1"#.to_owned(),
     ] {
         assert!(metrics.lines().any(|found| found == line), "{line} is missing from {metrics}");
     }

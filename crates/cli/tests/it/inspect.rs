@@ -17,6 +17,10 @@ fn watching(member: &Member, args: &[&str]) -> Talking {
     Talking::of(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
 }
 
+fn tells(member: &Member, metric: &str) -> bool {
+    member.http("GET", "/metrics").body.lines().any(|line| line == metric)
+}
+
 #[test]
 fn a_watch_is_listed_with_its_client_until_it_ends() {
     let member = Plan::single().start_ready();
@@ -43,12 +47,92 @@ fn a_watch_is_listed_with_its_client_until_it_ends() {
     assert!(rest["total"].as_i64() >= Some(2), "the REST port's own connection is listed, too: {rest}");
     assert!(out(&member, &["watches", "-w", "table"], "").contains("[jobs/, jobs0)"));
     assert!(out(&member, &["clients"], "").contains("address=127.0.0.1:"));
+    until("the watch is counted", || tells(&member, "althing_watches{state=\"live\"} 1").then_some(()));
+    assert!(tells(&member, "althing_compaction_pinned_revision{reason=\"watch\"} 0"));
 
     watcher.interrupt();
     until("the watch is gone", || {
         let listed = json(&member, &["watches", "-w", "json"]);
         listed["watches"].as_array().is_some_and(Vec::is_empty).then_some(())
     });
+}
+
+/// Every page of a list, by `next_page`.
+fn paged(rest: Rest, path: &str, name: &str) -> Vec<Value> {
+    let (mut all, mut page) = (Vec::new(), String::new());
+    loop {
+        let answer = rest.get(&format!("{path}&page={page}"));
+        assert_eq!(answer.status, 200, "{path}: {}", answer.shown());
+        let said = answer.json();
+        all.extend(said[name].as_array().expect("a page is a list").iter().cloned());
+        match said["next_page"].as_str() {
+            Some(next) => page = next.to_owned(),
+            None => return all,
+        }
+    }
+}
+
+#[test]
+fn watches_and_clients_are_paged_filtered_and_told_by_every_node() {
+    let members: Vec<Member> = Plan::cluster(3).iter().map(Plan::start).collect();
+    members.iter().for_each(Member::wait_ready);
+    let _watchers = ["jobs/1", "jobs/2", "jobs/3", "other"].map(|key| watching(&members[0], &[key]));
+    let here = Rest::of(&members[0]);
+    until("the watches are listed", || (here.get("/v1/watches").json()["total"] == 4).then_some(()));
+    let keys = |rest: Rest, query: &str| {
+        let rows = paged(rest, &format!("/v1/watches?limit=1{query}"), "watches");
+        let mut keys: Vec<String> = rows.iter().map(|row| row["key"].as_str().unwrap().to_owned()).collect();
+        keys.sort();
+        keys
+    };
+    assert_eq!(keys(here, ""), ["jobs/1", "jobs/2", "jobs/3", "other"]);
+    assert_eq!(keys(here, "&filter=jobs/2"), ["jobs/2"]);
+    let client = here.get("/v1/watches?limit=1").json()["watches"][0]["client"].clone();
+    assert_eq!(keys(here, &format!("&client={client}")).len(), 1);
+
+    let there = Rest::of(&members[1]);
+    assert_eq!(there.get("/v1/watches").json()["total"], 0, "a node tells of itself, if none is named");
+    assert_eq!(keys(there, "&node=m0&filter=jobs/"), ["jobs/1", "jobs/2", "jobs/3"]);
+    let clients = |rest: Rest, query: &str| paged(rest, &format!("/v1/clients?limit=1{query}"), "clients");
+    let with_watches =
+        |rows: Vec<Value>| rows.iter().filter(|row| row["watches"].as_u64() == Some(1)).count();
+    assert_eq!(with_watches(clients(here, "")), 4);
+    assert_eq!(with_watches(clients(there, "&node=m0")), 4);
+    assert_eq!(clients(here, "&filter=no-such-program"), Vec::<Value>::new());
+    assert_eq!(there.get("/v1/compaction?node=m0").json()["pins"], Value::Array(vec![]));
+    for path in ["/v1/watches?node=m9", "/v1/clients?node=m9", "/v1/compaction?node=m9"] {
+        assert_eq!(there.get(path).status, 404, "{path}");
+    }
+    for path in ["/v1/watches?page=3", "/v1/clients?page=x"] {
+        assert_eq!(there.get(path).status, 400, "{path}");
+    }
+}
+
+#[test]
+fn locks_are_paged_and_filtered_by_name() {
+    let member = Plan::single().start_ready();
+    let rest = Rest::of(&member);
+    let _holders: Vec<Talking> = ["jobs/a", "jobs/b", "printer"]
+        .iter()
+        .map(|name| {
+            let mut command = althing();
+            command.env("ALTHING_ENDPOINTS", member.client.to_string()).args(["lock", name, "--ttl", "60s"]);
+            let holder = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+            let mut holder = Talking::of(holder.spawn().unwrap());
+            holder.line();
+            holder
+        })
+        .collect();
+    let names = |query: &str| {
+        let rows = paged(rest, &format!("/v1/locks?limit=1{query}"), "locks");
+        assert!(rows.iter().all(|row| row["remaining_ttl_ms"].as_u64() > Some(0)), "{rows:?}");
+        rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(""), ["jobs/a", "jobs/b", "printer"]);
+    assert_eq!(names("&filter=obs/"), ["jobs/a", "jobs/b"]);
+    assert_eq!(names("&prefix=p"), ["printer"]);
+    let counted = rest.get("/v1/locks?limit=1&filter=jobs").json();
+    assert_eq!((&counted["count"], &counted["complete"]), (&2.into(), &true.into()), "{counted}");
 }
 
 #[test]
@@ -75,6 +159,7 @@ fn a_lease_is_listed_with_its_times_and_keys() {
     let rest = Rest::of(&member).get("/v1/leases").json();
     assert_eq!((&rest["leases"][0]["keys"][0], &rest["more"]), (&"worker/1".into(), &false.into()), "{rest}");
     assert!(out(&member, &["leases", "-w", "table"], "").contains("worker/1"));
+    until("the lease is counted", || tells(&member, "althing_leases 1").then_some(()));
 }
 
 #[test]
@@ -82,8 +167,6 @@ fn the_time_of_a_grant_outlives_a_restart() {
     let plan = Plan::single();
     let mut member = plan.start_ready();
     out(&member, &["lease", "grant", "600"], "");
-    // Marks of time follow changes of keys.
-    out(&member, &["put", "k", "v"], "");
     let granted =
         |member: &Member| json(member, &["leases", "-w", "json"])["leases"][0]["granted_ms"].clone();
     let before = until("it is marked", || Some(granted(&member)).filter(|at| *at != 0));

@@ -139,3 +139,17 @@ fn a_stream_refuses_orders_filters_and_what_was_compacted() {
         assert!(stream.message().await.unwrap().is_none());
     });
 }
+
+#[test]
+fn a_stream_by_value_without_an_order_ascends() {
+    let member = Plan::single().start_ready();
+    block_on(async {
+        let mut client = client(&member).await;
+        for (key, value) in [("a", "3"), ("b", "1"), ("c", "2")] {
+            client.put(put(key, value)).await.unwrap();
+        }
+        let by_value = RangeRequest { sort_target: SortTarget::Value as i32, ..everything() };
+        let kvs = streamed(&mut client, by_value).await.unwrap().kvs;
+        assert_eq!(kvs.iter().map(|kv| &kv.key[..]).collect::<Vec<_>>(), [b"b", b"c", b"a"]);
+    });
+}

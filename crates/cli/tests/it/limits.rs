@@ -1,6 +1,7 @@
 //! What clients may take of a member: descriptors, connections, memory for requests that are not whole, and time.
 //! Whatever they take, the log goes on and others are served.
 
+use crate::both_ways::{Way, both_ways};
 use crate::etcd::put;
 use crate::process::{Member, PATIENCE, Plan, until};
 use crate::rest::Rest;
@@ -67,13 +68,22 @@ fn answers(address: SocketAddr, target: &str) {
 
 #[test]
 fn connections_never_take_the_last_descriptor() {
+    // One after the other: this process has a limit, too.
+    never_take_the_last_descriptor(Way::InClear);
+    never_take_the_last_descriptor(Way::InsideTls);
+}
+
+fn never_take_the_last_descriptor(way: Way) {
     const FILES: usize = 256;
-    let plan = Plan::single().with(&["--wal-segment-bytes", "1048576"]);
-    let mut member = Member::from_child(spawn_with_files(&plan, FILES));
+    let plan = way.plan(Plan::single().with(&["--wal-segment-bytes", "1048576"]));
+    let member = Member::from_child(spawn_with_files(&plan, FILES));
+    // Idle ones say nothing, and so begin no TLS.
+    let ports = [member.client, member.rest.unwrap()];
+    let mut member = way.reach(member);
     member.wait_ready();
     let rest = member.rest.unwrap();
     Rest::of(&member).wait_for_ring(1);
-    let idle: Vec<TcpStream> = (0..FILES).flat_map(|_| [connect(member.client), connect(rest)]).collect();
+    let idle: Vec<TcpStream> = (0..FILES).flat_map(|_| ports.map(connect)).collect();
     answers(member.client, "/health");
     answers(rest, "/health");
     assert!(member.open_files() < FILES - 16, "{} descriptors of {FILES}", member.open_files());
@@ -110,7 +120,11 @@ fn watch(address: SocketAddr) -> TcpStream {
 
 #[test]
 fn idle_connections_make_place_and_busy_ones_do_not() {
-    let member = Plan::single().with(&["--connections-max", "16"]).start_ready();
+    both_ways(make_place_if_idle);
+}
+
+fn make_place_if_idle(way: Way) {
+    let member = way.start_ready(&Plan::single().with(&["--connections-max", "16"]));
     let idle: Vec<TcpStream> = (0..16).map(|_| connect(member.client)).collect();
     answers(member.client, "/health");
     drop(idle);
@@ -138,7 +152,11 @@ fn idle_connections_make_place_and_busy_ones_do_not() {
 
 #[test]
 fn a_head_with_bare_line_feeds_is_refused_on_every_port() {
-    let member = Plan::single().start_ready();
+    both_ways(refuse_bare_line_feeds);
+}
+
+fn refuse_bare_line_feeds(way: Way) {
+    let member = way.start_ready(&Plan::single());
     for address in [member.client, member.rest.unwrap()] {
         for head in ["GET /version HTTP/1.1\nhost: a\n\n", "GET /version HTTP/1.1\r\nhost: a\n\r\n"] {
             let mut answer = String::new();
@@ -188,8 +206,12 @@ fn say_without_listening(address: SocketAddr, bytes: Vec<u8>) -> TcpStream {
 
 #[test]
 fn requests_that_never_become_whole_take_no_more_than_their_budget() {
+    both_ways(hold_partial_requests_to_their_budget);
+}
+
+fn hold_partial_requests_to_their_budget(way: Way) {
     const BUDGET: f64 = (16 << 20) as f64;
-    let member = Plan::single().with(&["--partial-request-bytes-max", "16777216"]).start_ready();
+    let member = way.start_ready(&Plan::single().with(&["--partial-request-bytes-max", "16777216"]));
     let mut held = Vec::new();
     for _ in 0..4 {
         let mut bytes = PREFACE.to_vec();
@@ -225,7 +247,11 @@ fn requests_that_never_become_whole_take_no_more_than_their_budget() {
 
 #[test]
 fn many_large_requests_of_one_connection_become_whole_one_after_the_other() {
-    let member = Plan::single().start_ready();
+    both_ways(complete_large_requests_in_turn);
+}
+
+fn complete_large_requests_in_turn(way: Way) {
+    let member = way.start_ready(&Plan::single());
     block_on(async {
         let channel = Endpoint::from_shared(member.endpoint()).unwrap().connect().await.unwrap();
         let mut reads = JoinSet::new();
@@ -240,9 +266,23 @@ fn many_large_requests_of_one_connection_become_whole_one_after_the_other() {
     });
 }
 
+/// Whether the other side has closed it; if not, one more byte is sent.
+fn is_cut(stream: &mut TcpStream) -> bool {
+    stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let is_over = match stream.read(&mut [0; 4096]) {
+        Ok(read) => read == 0,
+        Err(error) => !matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut),
+    };
+    is_over || stream.write_all(b"a").is_err()
+}
+
 #[test]
 fn slow_clients_are_cut_on_every_port() {
-    let member = Plan::single().start_ready();
+    both_ways(cut_slow_clients);
+}
+
+fn cut_slow_clients(way: Way) {
+    let member = way.start_ready(&Plan::single());
     let rest = member.rest.unwrap();
     let body = "POST /v3/kv/put HTTP/1.1\r\nhost: localhost\r\ncontent-length: 900\r\n\r\n{";
     let data = "PUT /v1/data/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 900\r\n\r\n{";
@@ -261,17 +301,7 @@ fn slow_clients_are_cut_on_every_port() {
     let deadline = Instant::now() + PATIENCE * 3;
     while !streams.is_empty() {
         assert!(Instant::now() < deadline, "{} slow connections live on", streams.len());
-        streams.retain_mut(|stream| {
-            stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-            let over = |read: std::io::Result<usize>| match read {
-                Ok(read) => read == 0,
-                Err(error) => {
-                    !matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
-                }
-            };
-            let closed = over(stream.read(&mut [0; 4096]));
-            !closed && stream.write_all(b"a").is_ok()
-        });
+        streams.retain_mut(|stream| !is_cut(stream));
     }
     // A call of HTTP/2 is refused, and its connection lives on.
     let mut heard = Vec::new();
@@ -281,5 +311,23 @@ fn slow_clients_are_cut_on_every_port() {
         heard.extend_from_slice(&bytes[..read]);
         let refusal = b"etcdserver:";
         heard.windows(refusal.len()).any(|part| part == refusal).then_some(())
+    });
+}
+
+/// Words of a client that never come to a hello: nothing, a hello or a question that ends early, and a handshake of TLS that does.
+const HALF_A_HELLO: [&[u8]; 4] = [b"", b"ALTHINGP\x01", b"ALTHINGJ\x01", &[22, 3, 1, 2, 0, 1, 0, 1]];
+
+#[test]
+fn slow_clients_of_the_peer_port_are_cut() {
+    // A node alone makes a secret, and its peers speak TLS; members of a static cluster are open.
+    let alone = Plan::single();
+    let open = Plan::cluster(3);
+    let _members: Vec<Member> = [&alone].into_iter().chain(&open).map(Plan::start).collect();
+    let ports = [&alone, &open[0]].map(|plan| SocketAddr::from(([127, 0, 0, 1], plan.peer_port)));
+    let mut streams: Vec<TcpStream> =
+        ports.iter().flat_map(|port| HALF_A_HELLO.map(|words| say(*port, words))).collect();
+    until("all are cut", || {
+        streams.retain_mut(|stream| !is_cut(stream));
+        streams.is_empty().then_some(())
     });
 }

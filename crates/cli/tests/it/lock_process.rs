@@ -35,13 +35,17 @@ fn the_command_and_its_children_die_with_a_wrapper_that_is_killed() {
 #[test]
 fn signals_reach_the_command() {
     let member = Plan::single().start_ready();
-    let script = "trap 'echo usr1' USR1; trap 'echo usr2' USR2; trap 'echo hup; exit 5' HUP; echo ready; \
-                  while :; do sleep 0.1; done";
-    let mut holder = start(&member, &["lock", "l", "--grace", "60s", "--", "sh", "-c", script]);
+    let passed_on =
+        ["USR1", "USR2", "ALRM", "IO", "PWR", "URG", "VTALRM", "PROF", "XCPU", "XFSZ", "TTIN", "TTOU"];
+    // `wait` ends with every signal that has a trap.
+    let script = "(trap '' $*; exec sleep 1000) & for one in $*; do trap \"echo $one\" $one; done; \
+                  trap 'echo HUP; exit 5' HUP; echo ready; while :; do wait; done";
+    let sh = ["lock", "l", "--grace", "60s", "--", "sh", "-c", script, "sh"];
+    let mut holder = start(&member, &[&sh[..], &passed_on].concat());
     assert_eq!(holder.line(), "ready");
-    for (signal, said) in [("USR1", "usr1"), ("USR2", "usr2"), ("HUP", "hup")] {
+    for signal in passed_on.into_iter().chain(["HUP"]) {
         holder.signal(signal);
-        assert_eq!(holder.line(), said);
+        assert_eq!(holder.line(), signal);
     }
     assert_eq!(holder.ending().0.code(), Some(5));
     let mut holder = start(&member, &["lock", "l", "--", "sh", "-c", "echo ready; exec sleep 1000"]);

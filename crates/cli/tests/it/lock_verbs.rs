@@ -87,6 +87,54 @@ fn one_lock_excludes_another_and_shows_who_waits() {
 }
 
 #[test]
+fn a_command_says_what_it_does_while_it_holds_the_lock() {
+    let member = Plan::single().start_ready();
+    let script =
+        r#"$ALTHING lock update "$ALTHING_LOCK_NAME" --metadata "half done" && $ALTHING lock inspect a"#;
+    let mut holder = command(&member, &["lock", "a", "--", "sh", "-c", script]);
+    holder.env("ALTHING", althing().get_program());
+    let done = run(holder, "");
+    let told = text(&done.stdout);
+    assert!(
+        told.starts_with("OK\nlock \"a\" is held by") && told.contains("metadata half done"),
+        "{}: {told}{}",
+        done.status,
+        text(&done.stderr)
+    );
+    let outside = finish(&member, &["lock", "update", "a", "--metadata", "x"]);
+    assert_eq!(outside.status.code(), Some(2));
+    assert!(text(&outside.stderr).contains("--token"), "{}", text(&outside.stderr));
+    let free = finish(&member, &["lock", "update", "a", "--metadata", "x", "--token", "9"]);
+    assert!(!free.status.success());
+    assert!(text(&free.stderr).contains("the lock is free"), "{}", text(&free.stderr));
+}
+
+#[test]
+fn a_key_that_is_no_entry_of_a_lock_is_shown_as_that() {
+    let member = Plan::single().start_ready();
+    let mut holder = start(&member, &["lock", "job", "--id", "first"]);
+    holder.line();
+    out(&member, &["put", "job/config", "x"], "");
+    let shown = out(&member, &["lock", "inspect", "job"], "");
+    assert!(shown.contains("1. the key job/config, which is no entry of the lock"), "{shown}");
+    assert!(out(&member, &["lock", "inspect", "job", "-w", "table"], "").contains("no entry"));
+    let json: serde_json::Value =
+        serde_json::from_str(&out(&member, &["lock", "inspect", "job", "-w", "json"], "")).unwrap();
+    assert_eq!(json["lock"]["queue"][0]["is_foreign"], true);
+    let mut waiter = start(&member, &["lock", "job", "--id", "second", "--", "echo", "at last"]);
+    wait_for_queue(&member, "job", 1);
+    holder.interrupt();
+    until("the key blocks the lock", || {
+        (out(&member, &["lock", "ls"], "")
+            == "job: blocked by job/config, which is no entry of it, 1 waiting\n")
+            .then_some(())
+    });
+    assert!(out(&member, &["lock", "inspect", "job"], "").contains("no holder, and is blocked by the key"));
+    out(&member, &["del", "job/config"], "");
+    assert_eq!(waiter.line(), "at last");
+}
+
+#[test]
 fn the_command_is_stopped_when_the_lock_is_lost() {
     let member = Plan::single().start_ready();
     // It ignores the request to end, and so do those that it has started.

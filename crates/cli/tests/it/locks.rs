@@ -2,14 +2,17 @@
 
 use crate::etcd::{Etcd, get, put};
 use crate::process::{Member, Plan, until};
+use crate::rest::Rest;
 use crate::tour::block_on;
 use proto::etcdserverpb::{DeleteRangeRequest, LeaseRevokeRequest, PutRequest};
 use proto::lock::lock_service_client::LockServiceClient;
+use proto::lock::watch_request::Filter;
 use proto::lock::{
     FenceRequest, InspectRequest, LeaseGrantRequest, LeaseKeepAliveRequest, ListRequest, Lock, LockRequest,
-    LockResponse, TryLockRequest, UnlockRequest, WatchRequest,
+    LockResponse, TryLockRequest, UnlockRequest, UpdateRequest, WatchRequest,
 };
 use proto::v3lockpb::lock_client::LockClient;
+use serde_json::Value;
 use std::time::{Duration, Instant};
 use tonic::codegen::tokio_stream;
 use tonic::transport::Channel;
@@ -94,6 +97,9 @@ fn a_lock_is_taken_shown_and_given_back() {
         assert!(!waited.acquired && before.elapsed() >= Duration::from_millis(200));
         let shown = inspect(&mut locks, "/locks/db").await.unwrap();
         assert!(shown.queue.is_empty(), "who runs out of time leaves the queue");
+        while inspect(&mut locks, "/locks/db").await.unwrap().remaining_ttl_ms % 1_000 == 0 {
+            assert!(before.elapsed() < Duration::from_secs(20), "told in whole seconds");
+        }
         assert_eq!((shown.holder_id, shown.fencing_token, shown.lease_id), (format!("client-{a}"), 2, a));
         assert_eq!((shown.create_revision, shown.version), (2, 1));
         assert_eq!(shown.metadata, "{ \"operation\": \"schema-migration\" }");
@@ -306,6 +312,102 @@ fn a_watch_on_a_lock_tells_of_every_hand_over() {
         assert_eq!(kept.message().await.unwrap().unwrap().ttl, 60);
         assert_eq!(kept.message().await.unwrap().unwrap().ttl, 0);
     });
+}
+
+#[test]
+fn a_watch_on_a_lock_leaves_out_what_its_filters_say() {
+    let member = Plan::single().start_ready();
+    block_on(async {
+        let mut locks = connect(&member).await;
+        let (a, b) = (lease(&mut locks, 60).await, lease(&mut locks, 60).await);
+        let watch = |id, lock, filters: &[Filter]| WatchRequest {
+            key: if lock { "l".into() } else { "l/".into() },
+            lock,
+            prefix: !lock,
+            watch_id: id,
+            filters: filters.iter().map(|filter| *filter as i32).collect(),
+            ..Default::default()
+        };
+        let requests = [
+            watch(1, true, &[Filter::NoPut, Filter::NoDelete]),
+            watch(2, true, &[Filter::NoHandOver, Filter::NoPut]),
+            watch(3, false, &[Filter::NoDelete]),
+        ];
+        let requests = tokio_stream::StreamExt::chain(tokio_stream::iter(requests), tokio_stream::pending());
+        let mut watch = locks.watch(requests).await.unwrap().into_inner();
+        for _ in 0..3 {
+            assert!(watch.message().await.unwrap().unwrap().created);
+        }
+        let held = lock(&mut locks, ask("l", a, None)).await;
+        unlock(&mut locks, &held).await.unwrap();
+        lock(&mut locks, ask("l", b, None)).await;
+        // Of each watch: events and hand-overs.
+        let mut told = [(0, 0); 4];
+        while told != [(0, 0), (0, 3), (1, 0), (2, 0)] {
+            let heard = watch.message().await.unwrap().unwrap();
+            assert!(heard.events.len() + heard.hand_overs.len() > 0, "{heard:?}");
+            let told = &mut told[usize::try_from(heard.watch_id).unwrap()];
+            *told = (told.0 + heard.events.len(), told.1 + heard.hand_overs.len());
+            assert!(told.0 <= 2 && told.1 <= 3, "{heard:?}");
+        }
+    });
+}
+
+#[test]
+fn a_holder_updates_its_metadata_and_no_other_client_can() {
+    let member = Plan::single().start_ready();
+    block_on(async {
+        let mut locks = connect(&member).await;
+        let (a, b) = (lease(&mut locks, 60).await, lease(&mut locks, 60).await);
+        let held = lock(&mut locks, ask("l", a, None)).await;
+        let update = |token, metadata: &'static str| UpdateRequest {
+            name: "l".into(),
+            fencing_token: token,
+            metadata: metadata.into(),
+        };
+        locks.update(update(held.fencing_token, "half done")).await.unwrap();
+        let shown = inspect(&mut locks, "l").await.unwrap();
+        assert_eq!((&shown.metadata[..], shown.lease_id), (&b"half done"[..], a));
+        assert_eq!(shown.fencing_token, held.fencing_token, "the lock was held all the time");
+        for token in [0, -1, 1, held.fencing_token + 1] {
+            let refused = locks.update(update(token, "mine")).await.unwrap_err();
+            assert_eq!(refused.code(), tonic::Code::FailedPrecondition, "{refused:?}");
+        }
+        let mut client = locks.clone();
+        let waiting = tokio::spawn(async move { lock(&mut client, ask("l", b, None)).await });
+        let waits = queue_of(&mut locks, "l", 1).await.queue[0].create_revision;
+        let refused = locks.update(update(waits, "mine")).await.unwrap_err();
+        assert!(refused.message().contains(&format!("token {} does", held.fencing_token)), "{refused:?}");
+        unlock(&mut locks, &held).await.unwrap();
+        let next = waiting.await.unwrap();
+        locks.update(update(held.fencing_token, "late")).await.unwrap_err();
+
+        // By REST, and what is put below the name is shown as what it is.
+        let rest = Rest::of(&member);
+        let token = next.fencing_token;
+        let path = format!("/v1/lock?name=l&token={token}");
+        assert_eq!(rest.put(&path, r#"{"metadata":"by REST"}"#).status, 200);
+        assert_eq!(rest.put("/v1/lock?name=l&token=1", r#"{"metadata":"x"}"#).status, 400);
+        member.etcd().await.put(put("l/stray", "")).await.unwrap();
+        let shown = rest.get("/v1/lock?name=l").json();
+        assert_eq!((&shown["metadata"], &shown["queue"][0]["client"]), (&"by REST".into(), &Value::Null));
+        unlock(&mut locks, &next).await.unwrap();
+        let shown = rest.get("/v1/lock?name=l").json();
+        assert_eq!((&shown["blocked_by"], &shown["holder"]), (&"l/stray".into(), &Value::Null));
+    });
+}
+
+#[test]
+fn every_call_that_the_description_has_is_served_by_the_gateway() {
+    let member = Plan::single().start_ready();
+    let document = Rest::of(&member).get("/openapi.json").json();
+    let paths = document["paths"].as_object().unwrap().keys();
+    let calls: Vec<&String> = paths.filter(|path| path.starts_with("/v1/lock/")).collect();
+    assert_eq!(calls.len(), 7);
+    for path in calls {
+        let answer = member.http_with("POST", path, "{}");
+        assert_ne!(answer.status, 404, "{path}: {}", answer.body);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Passwords as people meet them, and what leases ask of those who have logged in.
 
 use crate::auth::{CHEAP, gate, token_of, v3, with_auth};
+use crate::both_ways::{Way, both_ways};
 use crate::process::{Member, PATIENCE, Plan, althing};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::fs::File;
@@ -15,7 +16,11 @@ fn message(member: &Member, token: &str, path: &str, body: &str) -> (u16, String
 
 #[test]
 fn no_part_of_a_long_password_is_left_out() {
-    let member = Plan::single().with(&CHEAP).start_ready();
+    both_ways(compare_all_of_a_password);
+}
+
+fn compare_all_of_a_password(way: Way) {
+    let member = way.start_ready(&Plan::single().with(&CHEAP));
     with_auth(&member);
     let root = token_of(gate(&member), "root", "rpw");
     let long = "long enough to be cut ".repeat(10);

@@ -37,11 +37,19 @@ impl Nodes {
 
     /// A key that the last node does not keep.
     fn foreign_key(&self) -> (String, BTreeSet<usize>) {
+        self.foreign_key_written_by("late", |rest, key| put(rest, key, "first"))
+    }
+
+    fn foreign_key_written_by(
+        &self,
+        prefix: &str,
+        write: impl Fn(Rest, &str) -> Answer,
+    ) -> (String, BTreeSet<usize>) {
         let last = self.members.len() - 1;
         (0..)
-            .map(|n| format!("late-{n}"))
+            .map(|n| format!("{prefix}-{n}"))
             .map(|key| {
-                assert_eq!(put(self.rest(0), &key, "first").status, 200);
+                assert_eq!(write(self.rest(0), &key).status, 200);
                 let replicas = self.replicas(&key);
                 (key, replicas)
             })
@@ -104,6 +112,58 @@ fn a_replica_that_stands_still_is_passed_over_by_replicas_and_others() {
         nodes.members[paused].signal("CONT");
         until("it answers again", || (nodes.rest(paused).get("/health").status == 200).then_some(()));
     }
+}
+
+/// Writes that a coordinator has to name before it can pass them on to a second replica.
+#[test]
+fn additions_and_decisions_are_passed_over_a_replica_that_stands_still_and_count_once() {
+    let nodes = Nodes::start(4);
+    let add = |rest: Rest, key: &str| {
+        rest.post(&format!("/v1/crdt/counter:{key}/increment?{TIMEOUT}"), r#"{"amount": 1}"#)
+    };
+    let decide = |rest: Rest, key: &str| {
+        let headers = [("content-type", "application/json"), ("x-consistency-level", "LINEARIZABLE")];
+        rest.call("PUT", &format!("/v1/data/{key}?{TIMEOUT}"), &headers, br#"{"value": "v"}"#)
+    };
+    let (counter, counters) = nodes.foreign_key_written_by("counter", add);
+    let (register, registers) = nodes.foreign_key_written_by("decided", decide);
+    let client = nodes.rest(3);
+    let mut counted = 1;
+    for paused in &counters | &registers {
+        nodes.members[paused].signal("STOP");
+        for _ in 0..3 {
+            for answer in [add(client, &counter), decide(client, &register)] {
+                assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(&answer.bytes));
+            }
+            counted += 1;
+        }
+        nodes.members[paused].signal("CONT");
+        until("it answers again", || (nodes.rest(paused).get("/health").status == 200).then_some(()));
+    }
+    let count = until("all replicas are read", || {
+        let answer = client.get(&format!("/v1/crdt/counter:{counter}?r=3&{TIMEOUT}"));
+        (answer.status == 200).then(|| answer.json()["value"].clone())
+    });
+    assert_eq!(count, counted);
+}
+
+/// No replica is left that could carry it out.
+#[test]
+fn an_addition_is_answered_when_the_connection_to_its_replica_breaks() {
+    let mut nodes = Nodes::start(4);
+    let add = |rest: Rest, key: &str| {
+        rest.post(&format!("/v1/crdt/counter:{key}/increment?{TIMEOUT}"), r#"{"amount": 1}"#)
+    };
+    let (key, replicas) = nodes.foreign_key_written_by("counter", add);
+    replicas.iter().for_each(|node| nodes.members[*node].signal("STOP"));
+    let rest = nodes.rest(3);
+    let began = Instant::now();
+    let asked = std::thread::spawn(move || add(rest, &key));
+    // Whether it was passed on before or after, the replica that has it ends.
+    replicas.iter().for_each(|node| nodes.members[*node].kill());
+    let answer = asked.join().expect("a request does not panic");
+    assert_eq!(answer.status, 503, "{}", String::from_utf8_lossy(&answer.bytes));
+    assert!(began.elapsed() < Duration::from_secs(40), "after {:?}", began.elapsed());
 }
 
 #[test]

@@ -39,6 +39,7 @@ fn five_nodes_become_six_and_four_under_load_and_nothing_is_lost() {
     let sixth = Plan {
         name: "m5".to_owned(),
         peer_port,
+        http_port: 0,
         cluster: format!("m5=127.0.0.1:{peer_port}"),
         dir: Arc::new(TempDir::new().unwrap()),
         extra: vec!["--join".into(), format!("127.0.0.1:{}", plans[0].peer_port)],

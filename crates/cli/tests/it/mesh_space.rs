@@ -59,7 +59,7 @@ fn read_all(rest: Rest, written: &[usize]) {
     }
 }
 
-/// One after the other. On a full disk there may be no room for one until the store has those before it.
+/// One after the other. On a full disk there may be no space for one until the store has those before it.
 fn delete_all(rest: Rest, written: &[usize]) {
     let delete = |target: &str| match rest.delete(target).status {
         200 => Some(()),
@@ -112,7 +112,7 @@ fn a_flood_of_deletes_on_a_full_disk_gets_through() {
     until_all("all small keys are there", &|left| flood(rest, "entries", left, put_small));
     let written = fill(rest);
     let refused = flood(rest, "operations", &keys, delete("never"));
-    assert!(!refused.is_empty(), "traces of what was never there need room that is not there");
+    assert!(!refused.is_empty(), "traces of what was never there need space that is not there");
     until_all("all small keys are deleted", &|left| flood(rest, "operations", left, delete("small")));
     read_all(rest, &written);
     delete_all(rest, &written);
@@ -136,13 +136,17 @@ fn a_crowd_fills_a_disk_by_the_data_api_and_it_heals_after_deletes() {
         read_all(rest, &written);
         let begun = Instant::now();
         delete_all(rest, &written);
-        until("there is room again", || (put(rest, "/v1/data/more", VALUE_BYTES) == 200).then_some(()));
-        let _ = writeln!(std::io::stderr(), "round {round}: room again after {:?}", begun.elapsed());
+        until("there is space again", || (put(rest, "/v1/data/more", VALUE_BYTES) == 200).then_some(()));
+        let _ = writeln!(std::io::stderr(), "round {round}: space again after {:?}", begun.elapsed());
         assert!(begun.elapsed() < PATIENCE);
     }
     assert!(member.is_running());
     let log = plan.log();
-    assert!(log.contains("the disk has no room") && log.contains("the disk has room again"), "{log}");
+    assert!(
+        log.contains("disk full: the mesh accepts only deletes")
+            && log.contains("disk space available again"),
+        "{log}"
+    );
     member.kill();
     let member = plan.start_ready();
     let rest = Rest::of(&member);

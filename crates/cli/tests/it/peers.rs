@@ -22,6 +22,7 @@ fn joiner(name: &str, ask: u16, flags: &[&str]) -> Plan {
     let plan = Plan {
         name: name.to_owned(),
         peer_port,
+        http_port: 0,
         cluster: format!("{name}=127.0.0.1:{peer_port}"),
         dir: Arc::new(TempDir::new().unwrap()),
         extra: vec!["--join".into(), format!("127.0.0.1:{ask}")],

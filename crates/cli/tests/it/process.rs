@@ -15,12 +15,39 @@ use tempfile::TempDir;
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn althing() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_althing"));
+    let binary = env!("CARGO_BIN_EXE_althing");
+    let mut command = if signals_are_ignored() {
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP,INT,QUIT", binary]);
+        command
+    } else {
+        Command::new(binary)
+    };
     let ours = |name: &str| name.starts_with("ALTHING_") || name == "HTTP_PORT";
     for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {
         command.env_remove(name);
     }
     command
+}
+
+/// A program of others: the one that the variable names, or that lies on the path. A line says so if there is none.
+pub fn program(variable: &str, name: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(variable).map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = || std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file());
+    let found = named.or_else(on_path);
+    if found.is_none() {
+        let told = format!("SKIPPED: there is no {name}: set {variable}, or put it on the path");
+        let _ = writeln!(std::io::stderr(), "{told}");
+    }
+    found
+}
+
+/// Whether this process was started to ignore SIGHUP, SIGINT or SIGQUIT, as `nohup` and `&` in a script do: what it starts would inherit that.
+fn signals_are_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 0b111 != 0)
 }
 
 /// A port that stays free until a process listens on it.
@@ -61,6 +88,8 @@ pub fn start_etcd(binary: &str, flags: &[&str]) -> Server {
 pub struct Plan {
     pub name: String,
     pub peer_port: u16,
+    /// Where it serves REST; zero for another port at each start.
+    pub http_port: u16,
     pub cluster: String,
     pub dir: Arc<TempDir>,
     pub extra: Vec<String>,
@@ -78,6 +107,7 @@ impl Plan {
         let plan = |(i, port): (usize, &u16)| Plan {
             name: format!("m{i}"),
             peer_port: *port,
+            http_port: 0,
             cluster: members.join(","),
             dir: Arc::new(TempDir::new().unwrap()),
             extra: vec![],
@@ -108,7 +138,8 @@ impl Plan {
         command
             .arg("serve")
             .args(["--name", &self.name])
-            .args(["--client-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"])
+            .args(["--client-addr", "127.0.0.1:0"])
+            .args(["--http-addr", &format!("127.0.0.1:{}", self.http_port)])
             .args(["--peer-addr", &format!("127.0.0.1:{}", self.peer_port)])
             .args(["--initial-cluster", &self.cluster])
             .args(["--election-ms", "500", "--heartbeat-ms", "50"])

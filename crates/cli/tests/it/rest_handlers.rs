@@ -1,5 +1,6 @@
 //! Values that merge as a handler says, and namespaces that one region owns, as clients of the data API meet them.
 
+use crate::both_ways::{Way, both_ways};
 use crate::process::{Plan, until};
 use crate::rest::{Rest, single};
 use serde_json::json;
@@ -71,7 +72,13 @@ const GREEDY: [&str; 8] = [
 
 #[test]
 fn scripts_that_would_take_everything_are_refused_and_take_next_to_nothing() {
-    let (member, rest) = single();
+    both_ways(refuse_greedy_scripts);
+}
+
+fn refuse_greedy_scripts(way: Way) {
+    let member = way.start_ready(&Plan::single());
+    let rest = Rest::of(&member);
+    rest.wait_for_ring(1);
     member.forget_peak_rss();
     let before = member.rss_bytes();
     std::thread::scope(|scope| {
@@ -121,12 +128,25 @@ fn a_script_that_takes_too_much_in_use_falls_back_and_is_reported() {
     assert!(member.metric(r#"althing_mesh_script_merges_total{outcome="merged"}"#) >= 1.0);
     let said = || plan.log().matches("a merge script failed in use").count();
     until("it is logged", || (said() > 0).then_some(()));
-    // However many more are written, there is room for them.
+    // However many more are written, they are kept.
     for n in 0..40 {
         let written = put("long", &large(&(n % 10).to_string()));
         assert_eq!(written.status, 200, "{n}: {}", written.json());
     }
     assert_eq!(said(), 1, "it is said once");
+    // What had to go for that is in the log of conflicts, every value of it.
+    let conflicts = rest.get("/v1/conflicts").json();
+    let conflicts = conflicts["conflicts"].as_array().unwrap();
+    assert!(!conflicts.is_empty());
+    for conflict in conflicts {
+        assert_eq!(conflict["resolution_strategy"], "replaced_unmerged", "{conflict}");
+        assert_eq!(conflict["losing_values"].as_array().unwrap().len(), 16);
+    }
+    let lost = |value: &str| {
+        let holds = |one: &serde_json::Value| one.as_array().unwrap().iter().any(|value_| value_ == value);
+        conflicts.iter().any(|conflict| holds(&conflict["losing_values"]))
+    };
+    assert!(["z", "y", "x", "0", "9"].into_iter().all(|letter| lost(&large(letter))));
     // Once the handler can do it, nothing that was kept side by side is lost.
     assert_eq!(put("apart", &large("b")).status, 200);
     assert_eq!(put("apart", &large("a")).status, 200);

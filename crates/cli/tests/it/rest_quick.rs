@@ -1,8 +1,11 @@
 //! The short way of the data API, on connections that are kept: what it answers is what the router answers, requests
 //! that come together are answered together and in order, and the first that is unusual loses nothing.
 
-use crate::process::{Member, PATIENCE};
+use crate::auth::{CHEAP, gate, token_of, with_auth};
+use crate::process::{Member, PATIENCE, Plan, until};
 use crate::rest::{Rest, single};
+use base::Rng;
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -103,6 +106,143 @@ fn the_short_way_says_what_the_long_way_says() {
             let [first, second] = &answers[..] else { panic!("{} answers", answers.len()) };
             assert_eq!(gist(first, false), gist(second, false), "{target}");
         }
+    }
+}
+
+#[test]
+fn a_create_on_a_kept_connection_overwrites_nothing() {
+    let (_member, rest) = single();
+    let create = |value: &str| {
+        let fail = "X-Conflict-Resolution: FAIL\r\nContent-Type: application/json\r\n";
+        request("PUT", "/v1/data/created", fail, &format!(r#"{{"value":"{value}"}}"#))
+    };
+    let read = request("GET", "/v1/data/created", LAST, "");
+    let answers = converse(rest, &[create("first"), create("second"), read].concat());
+    let statuses: Vec<&str> = answers.iter().map(|(head, _)| &head[9..12]).collect();
+    assert_eq!(statuses, ["200", "409", "200"]);
+    assert!(answers[2].1.contains(r#""value":"first""#), "{}", answers[2].1);
+}
+
+/// A header and the values that it may have; an empty one leaves it out.
+const HEADERS: [(&str, &[&str]); 15] = [
+    ("accept", &["", "", "*/*", "application/json", "text/plain", "application/octet-stream"]),
+    (
+        "content-type",
+        &["", "application/json", "text/plain", "application/x-www-form-urlencoded", "image/png"],
+    ),
+    (
+        "authorization",
+        &[
+            "Bearer TOKEN",
+            "Bearer TOKEN",
+            "Bearer TOKEN",
+            "",
+            "TOKEN",
+            "Bearer nonsense",
+            "Basic !",
+            "Basic cm9vdDp3cm9uZw==",
+        ],
+    ),
+    ("x-session-token", &["", "", "new", "nonsense", "s1.", "s1.AAAA"]),
+    ("x-consistency-level", &["", "", "QUORUM", "LOCAL_QUORUM", "ONE", "EVENTUAL", "nonsense"]),
+    ("x-request-id", &["", "", "", "r-1", "r 2"]),
+    ("x-if-vector-clock", &["", "", "", "!", "AAAA", "0"]),
+    ("x-min-vector-clock", &["", "", "", "!", "AAAA"]),
+    ("x-vector-clock", &["", "", "", "!", "AAAA"]),
+    ("x-fence", &["", "", "", "nonsense", "a=1"]),
+    // FAIL would find what the other way has just written.
+    ("x-conflict-resolution", &["", "", "LWW", "CRDT", "nonsense"]),
+    ("traceparent", &["", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "nonsense"]),
+    ("x-forwarded-for", &["", "", "10.0.0.1"]),
+    ("cookie", &["", "", "a=b; c=d"]),
+    ("accept-encoding", &["", "", "gzip, br"]),
+];
+const BODIES: [&str; 9] = [
+    r#"{"value":17}"#,
+    r#"{"value":{"a":[1,2.50,"grüße"]},"ttl":1000}"#,
+    r#"{"value":"x","metadata":{"a":"b"},"schema_version":3}"#,
+    r#"{"key":"KEY","value":1}"#,
+    r#"{"key":"KEY","value":"x","type":"delta_numeric"}"#,
+    r#"{"key":"","value":1}"#,
+    r#"{"value":1,"unknown":2}"#,
+    "{",
+    "plain text",
+];
+/// Keys of generated requests; the last two cannot stand in a path as they are.
+const KEYS: [&str; 7] = ["g1", "g2", "rich", "gone", "absent", "with%20blank", "a/b"];
+
+/// A request of one of the kinds that the fast path serves, and whether it writes: its first line, headers and body.
+fn generated(rng: &mut Rng, token: &str) -> (String, String, String, bool) {
+    let key = rng.pick(&KEYS);
+    let (line, is_write) = match rng.between(0, 5) {
+        0 | 1 => (format!("GET /v1/data/{key}{}", rng.pick(&["", "", "?r=1", "?r=2"])), false),
+        2 | 3 => (format!("GET /api/v1/store/keys/{key}{}", rng.pick(&["", "", "?r=1", "?raw"])), false),
+        4 => (format!("PUT /v1/data/{key}"), true),
+        _ => ("POST /api/v1/store/keys".to_owned(), true),
+    };
+    let mut headers = Vec::new();
+    for (name, values) in HEADERS {
+        let value = rng.pick(values).replace("TOKEN", token);
+        // Most requests have few of them.
+        if !value.is_empty() && (rng.between(0, 2) == 0 || name == "authorization") {
+            let letter =
+                |letter: char| if rng.between(0, 3) == 0 { letter.to_ascii_uppercase() } else { letter };
+            headers.push(format!("{}: {value}\r\n", name.chars().map(letter).collect::<String>()));
+        }
+    }
+    // In whatever order.
+    for at in (1..headers.len()).rev() {
+        headers.swap(at, rng.between(0, at as u64) as usize);
+    }
+    let body = if is_write { rng.pick(&BODIES).replace("KEY", key) } else { String::new() };
+    (line, headers.concat(), body, is_write)
+}
+
+#[test]
+fn whatever_is_asked_both_ways_answer_alike() {
+    const REQUESTS: usize = 600;
+    let member = Plan::single().with(&CHEAP).start_ready();
+    let rest = Rest::of(&member);
+    rest.wait_for_ring(1);
+    rest.put("/v1/data/rich", r#"{"value":{"a":1},"metadata":{"a":"b"},"schema_version":3}"#);
+    rest.put("/v1/data/gone", r#"{"value":1}"#);
+    rest.delete("/v1/data/gone");
+    let mut rng = Rng::new(17);
+    for is_auth_on in [false, true] {
+        let mut token = "none".to_owned();
+        if is_auth_on {
+            with_auth(&member);
+            token = token_of(gate(&member), "root", "rpw");
+            until("the data plane knows the users", || {
+                (rest.get("/v1/data/rich").status == 401).then_some(())
+            });
+        }
+        let mut statuses = BTreeMap::<String, usize>::new();
+        for nth in 0..REQUESTS {
+            let (line, headers, body, is_write) = generated(&mut rng, &token);
+            let (method, target) = line.split_once(' ').unwrap();
+            // The first is served by the fast path if any request is, the second by the router.
+            let (short, long) = (
+                request(method, target, &headers, &body),
+                request(method, target, &format!("{headers}{LAST}"), &body),
+            );
+            let answers = converse(rest, &[short.as_str(), &long].concat());
+            let [first, second] = &answers[..] else { panic!("{} answers to {short}", answers.len()) };
+            let alike = |answer: &(String, String)| {
+                let (mut lines, body) = gist(answer, is_write);
+                // A token says what this answer has seen.
+                lines
+                    .iter_mut()
+                    .filter(|line| line.starts_with("x-session"))
+                    .for_each(|line| line.truncate(16));
+                (lines, body)
+            };
+            assert_eq!(alike(first), alike(second), "request {nth}:\n{short}");
+            *statuses.entry(first.0[9..12].to_owned()).or_default() += 1;
+        }
+        let seen = |status: &str| statuses.get(status).copied().unwrap_or_default();
+        assert!(seen("200") > REQUESTS / 20 && seen("400") > 0 && seen("404") > 0, "{statuses:?}");
+        assert_eq!(seen("401") > 0, is_auth_on, "{statuses:?}");
     }
 }
 

@@ -1,9 +1,13 @@
 //! WebSocket in front of the JSON gateway: watches and keep-alives as a page would have them, and as etcd has them.
 
 use crate::auth::{CHEAP, gate, token_of, with_auth};
-use crate::process::{PATIENCE, Plan, http_at, start_etcd};
+use crate::both_ways::{Way, both_ways};
+use crate::process::{Member, PATIENCE, Plan, http_at, start_etcd, until};
+use crate::rest::Rest;
+use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 /// A client of its own, so that nothing of ours vouches for ours.
 pub struct Socket(TcpStream);
@@ -11,20 +15,23 @@ pub struct Socket(TcpStream);
 impl Socket {
     /// The socket, or the status with which it was refused.
     pub fn open(address: SocketAddr, target: &str, headers: &str) -> Result<Socket, String> {
-        let mut stream = TcpStream::connect(address).unwrap();
+        Socket::upgrade(TcpStream::connect(address).unwrap(), address, target, headers)
+    }
+
+    /// The same on a connection that is open.
+    fn upgrade(
+        mut stream: TcpStream,
+        address: SocketAddr,
+        target: &str,
+        headers: &str,
+    ) -> Result<Socket, String> {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let head = format!(
             "GET {target} HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{headers}\r\n"
         );
         stream.write_all(head.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        while !answer.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).unwrap();
-            answer.push(byte[0]);
-        }
-        let answer = String::from_utf8(answer).unwrap();
+        let answer = read_head(&mut stream);
         match answer.get(9..12) {
             Some("101") => {
                 assert!(answer.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{answer}");
@@ -69,11 +76,60 @@ impl Socket {
         (head[0], payload)
     }
 
-    pub fn hear(&mut self) -> serde_json::Value {
+    pub fn hear(&mut self) -> Value {
         let (first, payload) = self.next_frame();
         assert_eq!(first, 0x81, "a whole text, not {}", String::from_utf8_lossy(&payload));
         serde_json::from_slice(&payload).unwrap()
     }
+
+    /// The next message, which may come in pieces: a refusal is a text without an end of line.
+    pub fn hear_pieces(&mut self) -> Value {
+        let mut whole = Vec::new();
+        loop {
+            let (first, payload) = self.next_frame();
+            assert!(
+                first & 0x7f < 2,
+                "a text, not a frame {first:#x} after {}",
+                String::from_utf8_lossy(&whole)
+            );
+            whole.extend(payload);
+            if first & 0x80 != 0 {
+                return serde_json::from_slice(&whole).unwrap();
+            }
+        }
+    }
+
+    /// The next message, if one begins within this time.
+    pub fn hear_within(&mut self, patience: Duration) -> Option<Value> {
+        self.0.set_read_timeout(Some(patience)).unwrap();
+        let begins = self.0.peek(&mut [0]).is_ok();
+        self.0.set_read_timeout(Some(PATIENCE)).unwrap();
+        begins.then(|| self.hear_pieces())
+    }
+
+    /// The next message of a stream with this name.
+    fn event(&mut self, name: &str) -> Value {
+        loop {
+            let message = self.hear();
+            if message["event"] == name {
+                return message["data"].clone();
+            }
+        }
+    }
+
+    /// Waits for the frame that ends the conversation.
+    fn wait_for_close(&mut self) {
+        while self.next_frame().0 != 0x88 {}
+    }
+}
+
+fn read_head(stream: &mut TcpStream) -> String {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).unwrap()
 }
 
 fn post(address: SocketAddr, path: &str, body: &str) {
@@ -157,6 +213,87 @@ fn a_socket_says_who_it_is_and_pages_of_others_are_kept_out() {
     open.hear();
     open.frame(0x89, b"there?");
     assert_eq!(open.next_frame(), (0x8a, b"there?".to_vec()));
+    member.signal("TERM");
+    assert!(member.wait_exit().success(), "open sockets do not hold it up");
+}
+
+/// Changes of both planes over sockets on the REST port, for a caller with this token.
+fn follow_changes(member: &Member, token: &str) {
+    let rest = Rest::of(member);
+    let (protocol, authorization) = match token {
+        "" => (String::new(), vec![]),
+        token => (format!("Sec-WebSocket-Protocol: Bearer, {token}\r\n"), vec![("authorization", token)]),
+    };
+    let put = |path: &str, body: &str| {
+        let headers = [&authorization[..], &[("content-type", "application/json")]].concat();
+        let answer = rest.call("PUT", path, &headers, body.as_bytes());
+        assert_eq!(answer.status, 200, "{}", answer.shown());
+    };
+    let open = |target: &str| Socket::open(rest.0, target, &protocol).unwrap();
+    put("/v1/data/s1", r#"{"value": 1}"#);
+    let mut feed = open("/v1/feed?prefix=s");
+    let state = feed.event("state");
+    assert_eq!((&state["key"], &state["value"]), (&Value::from("s1"), &Value::from(1)));
+    feed.event("live");
+    put("/v1/data/s1", r#"{"value": 2}"#);
+    assert_eq!(feed.event("change")["value"], 2);
+
+    put("/v1/coord/key?key=s/a", r#"{"value": "1"}"#);
+    let mut watch = open("/v1/coord/watch?prefix=s/&since=0");
+    assert_eq!(watch.event("state")["key"], "s/a");
+    watch.event("live");
+    put("/v1/coord/key?key=s/b", r#"{"value": "2"}"#);
+    assert_eq!(watch.event("put")["key"], "s/b");
+
+    // Also on a connection that has served another request before.
+    let mut kept = TcpStream::connect(rest.0).unwrap();
+    let before = format!(
+        "GET /v1/data/s1 HTTP/1.1\r\nHost: localhost\r\n{}\r\n",
+        authorization.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect::<String>()
+    );
+    kept.write_all(before.as_bytes()).unwrap();
+    kept.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (head, mut byte) = (read_head(&mut kept), [0]);
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+    (0..length.parse().unwrap()).for_each(|_: usize| kept.read_exact(&mut byte).unwrap());
+    let mut again = Socket::upgrade(kept, rest.0, "/v1/feed?prefix=s", &protocol).unwrap();
+    again.event("live");
+
+    // A refusal is a message, and the socket ends behind it.
+    let mut refused = open("/v1/feed?since=x");
+    assert!(refused.hear_pieces()["message"].as_str().unwrap().contains("since must be"));
+    refused.wait_for_close();
+    assert_eq!(
+        Socket::open(rest.0, "/v1/feed", "Origin: http://elsewhere.example\r\n").err().as_deref(),
+        Some("403")
+    );
+}
+
+#[test]
+fn changes_of_both_planes_come_over_sockets() {
+    both_ways(follow_changes_without_and_with_auth);
+}
+
+fn follow_changes_without_and_with_auth(way: Way) {
+    let mut member = way.start_ready(&Plan::single().with(&CHEAP));
+    let rest = Rest::of(&member);
+    rest.wait_for_ring(1);
+    follow_changes(&member, "");
+    with_auth(&member);
+    let token = token_of(gate(&member), "root", "rpw");
+    until("the data plane knows the users", || (rest.get("/v1/data/s1").status == 401).then_some(()));
+    follow_changes(&member, &token);
+    for target in ["/v1/feed", "/v1/coord/watch"] {
+        for headers in ["", "Sec-WebSocket-Protocol: Bearer, nonsense\r\n"] {
+            let mut stranger = Socket::open(rest.0, target, headers).unwrap();
+            let told = stranger.hear_pieces();
+            assert!(told["event"].is_null() && told["error"].is_string(), "{target}: {told}");
+            stranger.wait_for_close();
+        }
+    }
+    let protocol = format!("Sec-WebSocket-Protocol: Bearer, {token}\r\n");
+    let mut open = Socket::open(rest.0, "/v1/feed", &protocol).unwrap();
+    open.event("live");
     member.signal("TERM");
     assert!(member.wait_exit().success(), "open sockets do not hold it up");
 }

@@ -212,6 +212,45 @@ fn who_shows_no_certificate_of_the_authority_is_not_let_in() {
 }
 
 #[test]
+fn verbs_over_rest_show_the_certificate_that_the_port_asks_for() {
+    let member = with_authority(Plan::single()).start();
+    wait_ready(&member, Some("alice"));
+    let (rest, ca) = (url(member.rest.unwrap()), pem("ca.pem"));
+    let place = ["--http-endpoints", &rest];
+    let trust = ["--cacert", &ca];
+    let shown: Vec<String> = identity("alice");
+    let shown: Vec<&str> = shown.iter().map(String::as_str).collect();
+    let put = [&["data", "put", "user_1", "Alice"][..], &place, &trust, &shown].concat();
+    until("the data plane serves", || ask(&put).status.success().then_some(()));
+    for args in [
+        &["data", "get", "user_1"][..],
+        &["crdt", "increment", "visits"],
+        &["ring"],
+        &["region", "ls"],
+        &["conflicts", "ls"],
+        &["handlers", "ls"],
+        &["namespace", "ls"],
+        &["bench", "data", "put", "--total", "20", "--clients", "2"],
+    ] {
+        let told = ask(&[args, &place, &trust, &shown].concat());
+        assert!(told.status.success(), "{args:?}: {}", text(&told.stderr));
+        // The load generator counts what is refused.
+        for missing in [&trust[..], &shown].into_iter().filter(|_| args[0] != "bench") {
+            assert!(
+                !ask(&[args, &place, missing].concat()).status.success(),
+                "{args:?} with {missing:?} alone"
+            );
+        }
+        // The same by variables.
+        let mut command = althing();
+        command.args(args).env("ALTHING_HTTP_ENDPOINTS", &rest).env("ALTHING_CACERT", &ca);
+        command.env("ALTHING_CERT", pem("alice.pem")).env("ALTHING_KEY", pem("alice.key"));
+        let told = run(command, "");
+        assert!(told.status.success(), "{args:?} by variables: {}", text(&told.stderr));
+    }
+}
+
+#[test]
 fn the_name_on_a_certificate_is_a_user_where_no_token_is_given() {
     let member = with_authority(Plan::single()).with(&["--client-cert-auth"]).start();
     let root = Some("root");

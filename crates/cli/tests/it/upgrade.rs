@@ -1,15 +1,17 @@
-//! A cluster of release 0.1.0 is upgraded node by node while clients write to both planes. `OLD_ALTHING` names the old
+//! A cluster of release 0.1.0 is upgraded node by node while clients write to both planes, taken back, and upgraded for good.
+//! `OLD_ALTHING` names the old
 //! binary; `cargo xtask old-release` builds it from its commit.
 
 use crate::process::{Member, PATIENCE, Plan, until};
 use crate::rest::Rest;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use std::io::Write;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Where the clients find the nodes, which have other ports after each start.
@@ -78,21 +80,101 @@ fn wait_until_whole(members: &[Member]) {
     }
 }
 
-/// Replaces the nodes one by one, and lets the clients write for a while after each.
-fn upgrade(plans: &[Plan], members: &mut [Member], addresses: &Addresses, n_written: impl Fn() -> usize) {
-    for idx in 0..plans.len() {
-        members[idx].signal("TERM");
-        members[idx].wait_exit();
-        members[idx] = plans[idx].start();
-        addresses.set(members);
-        wait_until_whole(members);
-        let wanted = n_written() + 100;
-        until("the clients have written more", || (n_written() >= wanted).then_some(()));
+/// Which release a plan is started with.
+#[derive(Clone, Copy)]
+enum Release<'a> {
+    Old(&'a str),
+    New,
+}
+
+impl Release<'_> {
+    fn start(self, plan: &Plan) -> Member {
+        match self {
+            Release::Old(binary) => Member::from_child(with_binary(plan, binary).spawn().unwrap()),
+            Release::New => plan.start(),
+        }
     }
 }
 
+/// Replaces the nodes one by one, and lets the clients write for a while after each.
+fn replace_all(
+    release: Release<'_>,
+    plans: &[Plan],
+    members: &mut [Member],
+    addresses: &Addresses,
+    n_written: &AtomicUsize,
+) {
+    for idx in 0..plans.len() {
+        members[idx].signal("TERM");
+        members[idx].wait_exit();
+        members[idx] = release.start(&plans[idx]);
+        addresses.set(members);
+        wait_until_whole(members);
+        let wanted = n_written.load(Ordering::Relaxed) + 50;
+        until("the clients have written more", || {
+            (n_written.load(Ordering::Relaxed) >= wanted).then_some(())
+        });
+    }
+}
+
+fn status(member: &Member) -> Value {
+    Rest::of(member).get("/v1/upgrade").json()
+}
+
+/// The body of an answer of the gateway.
+fn call(member: &Member, path: &str, body: Value) -> String {
+    let answer = member.http_with("POST", path, &body.to_string());
+    assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+    answer.body
+}
+
+/// What the new release writes while the way back is open: with every format that it has changed.
+fn use_what_is_permitted(member: &Member) {
+    call(member, "/v3/auth/user/add", json!({"name": "ann", "password": "long enough"}));
+    call(member, "/v3/auth/user/changepw", json!({"name": "ann", "password": "another one"}));
+    call(member, "/v3/auth/role/add", json!({"name": "clerk"}));
+    call(member, "/v3/lease/grant", json!({"TTL": 3_600, "ID": 4_711}));
+    call(member, "/v3/maintenance/alarm", json!({"action": "ACTIVATE", "alarm": "CORRUPT", "memberID": 1}));
+    call(member, "/v3/maintenance/alarm", json!({"action": "DEACTIVATE", "alarm": "CORRUPT", "memberID": 1}));
+    let rest = Rest::of(member);
+    let named = rest.put("/v1/namespaces/shop", r#"{"n": 3, "conflict_policy": "FAIL"}"#);
+    assert_eq!(named.status, 201, "{}", named.shown());
+    for (name, status) in [("first", 200), ("second", 200)] {
+        let line = format!("PUT /v1/namespaces/shop/data/{name}");
+        until("the namespace is there", || {
+            (send(rest.0, &line, r#"{"value": 1}"#) == Some(status)).then_some(())
+        });
+    }
+}
+
+fn refuses_what_needs_new_formats(member: &Member) {
+    let permission = json!({"role": "clerk", "permission": {"access": "READ", "namespace": "shop"}});
+    let refused = member.http_with("POST", "/v1/auth/role/grant-data", &permission.to_string());
+    assert_eq!(refused.status, 400, "{}", refused.body);
+    assert!(refused.body.contains("althing upgrade finalize"), "{}", refused.body);
+    let long = json!({"name": "ben", "password": "x".repeat(100)});
+    let refused = member.http_with("POST", "/v3/auth/user/add", &long.to_string());
+    assert!(refused.body.contains("althing upgrade finalize"), "{}", refused.body);
+}
+
+fn assert_kept(member: &Member) {
+    assert!(call(member, "/v3/auth/user/list", json!({})).contains("ann"));
+    assert!(call(member, "/v3/lease/leases", json!({})).contains("4711"));
+    let spaces = Rest::of(member).get("/v1/namespaces");
+    assert!(spaces.shown().contains("shop"), "{}", spaces.shown());
+}
+
+/// The old release says why it does not start on what was finalized.
+fn assert_refused_by(binary: &str, plan: &Plan) {
+    let mut child = with_binary(plan, binary).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    child.stderr.take().expect("piped").read_to_string(&mut said).unwrap();
+    assert!(!child.wait().unwrap().success(), "0.1.0 has started: {said}");
+    assert!(said.contains("version 2"), "{said}");
+}
+
 #[test]
-fn a_cluster_of_the_release_before_is_upgraded_node_by_node_under_load() {
+fn a_cluster_of_the_release_before_is_upgraded_and_taken_back_under_load_until_it_is_finalized() {
     let Ok(binary) = std::env::var("OLD_ALTHING") else {
         let _ = writeln!(
             std::io::stderr(),
@@ -101,12 +183,11 @@ fn a_cluster_of_the_release_before_is_upgraded_node_by_node_under_load() {
         return;
     };
     let plans = Plan::cluster(3);
-    let mut members: Vec<Member> =
-        plans.iter().map(|plan| Member::from_child(with_binary(plan, &binary).spawn().unwrap())).collect();
+    let mut members: Vec<Member> = plans.iter().map(|plan| Release::Old(&binary).start(plan)).collect();
     wait_until_whole(&members);
     let (addresses, over) = (Addresses::default(), AtomicBool::new(false));
     addresses.set(&members);
-    let written = std::sync::atomic::AtomicUsize::new(0);
+    let written = AtomicUsize::new(0);
     let count = |done: bool| {
         written.fetch_add(usize::from(done), Ordering::Relaxed);
         done
@@ -114,17 +195,50 @@ fn a_cluster_of_the_release_before_is_upgraded_node_by_node_under_load() {
     let (coord, data) = std::thread::scope(|scope| {
         let coord = scope.spawn(|| write(&over, |n| count(put_coord(addresses.nth(n).0, n))));
         let data = scope.spawn(|| write(&over, |n| count(put_data(addresses.nth(n).1, n))));
-        upgrade(&plans, &mut members, &addresses, || written.load(Ordering::Relaxed));
+        let replace = |release, members: &mut [Member]| {
+            replace_all(release, &plans, members, &addresses, &written);
+        };
+        replace(Release::New, &mut members);
+        let found = status(&members[0]);
+        assert_eq!((&found["level"], &found["finished"]), (&json!(0), &json!(false)), "{found}");
+        use_what_is_permitted(&members[1]);
+        refuses_what_needs_new_formats(&members[2]);
+        replace(Release::Old(&binary), &mut members);
+        members.iter().for_each(assert_kept);
+        replace(Release::New, &mut members);
+        let finalized = Rest::of(&members[0]).post("/v1/upgrade/finalize", "");
+        assert_eq!(finalized.status, 200, "{}", finalized.shown());
+        until("the upgrade is finished", || (status(&members[2])["finished"] == true).then_some(()));
         over.store(true, Ordering::Relaxed);
         (coord.join().unwrap(), data.join().unwrap())
     });
+    members[0].signal("TERM");
+    members[0].wait_exit();
+    assert_refused_by(&binary, &plans[0]);
+    members[0] = plans[0].start();
+    wait_until_whole(&members);
     assert!(coord.len() > 50 && data.len() > 50, "{} and {} writes", coord.len(), data.len());
     for (idx, member) in members.iter().enumerate() {
+        assert_kept(member);
         let missing: Vec<&usize> = coord.iter().filter(|n| !has_coord(member, **n)).collect();
         assert!(missing.is_empty(), "node {idx} has lost {missing:?} of {}", coord.len());
         let missing: Vec<&usize> = data.iter().filter(|n| !has_data(member, **n)).collect();
         assert!(missing.is_empty(), "node {idx} has lost the data {missing:?} of {}", data.len());
     }
+}
+
+/// Finalizing waits for every node, and says for which.
+#[test]
+fn an_upgrade_is_finalized_when_every_node_answers() {
+    let plans = Plan::cluster(3);
+    let mut members: Vec<Member> = plans.iter().map(Plan::start).collect();
+    wait_until_whole(&members);
+    let found = status(&members[0]);
+    assert_eq!((&found["level"], &found["finished"]), (&json!(1), &json!(true)), "a new cluster: {found}");
+    members[2].kill();
+    let refused = Rest::of(&members[0]).post("/v1/upgrade/finalize", "");
+    assert_eq!(refused.status, 503, "{}", refused.shown());
+    assert!(refused.shown().contains("Waiting for m2"), "{}", refused.shown());
 }
 
 fn has_coord(member: &Member, n: usize) -> bool {

@@ -50,7 +50,7 @@ fn verbs_print_what_etcdctl_prints() {
     assert_eq!(out(&["put", "a", "--ignore-value", "--prev-kv"]), "OK\na\n2\n");
     assert_eq!(out(&["del", "a", "c", "--range", "--prev-kv"]), "2\na\n2\nb\nx\n");
     assert_eq!(out(&["del", "a"]), "0\n");
-    assert!(out(&["endpoint", "status"]).contains(", 3.6.0, "));
+    assert!(out(&["endpoint", "status"]).contains(", 3.7.0, "));
     assert!(out(&["endpoint", "health"]).contains(" is healthy: successfully committed proposal: took = "));
     assert!(out(&["endpoint", "status", "-w", "table"]).contains("| RAFT APPLIED INDEX |"));
 }
@@ -177,7 +177,7 @@ fn every_verb_has_an_example_and_every_shell_a_script() {
         assert!(output.status.success() && text(&output.stdout).contains("print-value-only"), "{shell}");
     }
     let version = text(&althing().arg("version").output().unwrap().stdout);
-    assert!(version.contains("API version: 3.6\n"), "{version}");
+    assert!(version.contains("API version: 3.7\n"), "{version}");
     assert_eq!(version.contains("planted bugs"), base::mutant::COMPILED_IN, "{version}");
 }
 
@@ -210,7 +210,7 @@ const TABLES: [&str; 2] = ["endpoint", "member"];
 
 /// Fields that an older etcdctl does not know, and seconds that pass between the two.
 fn without_later_fields(text: &str) -> String {
-    let mut text = text.replace(",\"storageVersion\":\"3.6.0\"", "");
+    let mut text = text.replace(",\"storageVersion\":\"3.7.0\"", "");
     if let Some((before, after)) = text.split_once(",\"hash_revision\":") {
         let after = after.trim_start_matches(|c: char| c.is_ascii_digit());
         text = format!("{before}{after}");

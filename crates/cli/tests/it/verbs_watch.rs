@@ -177,7 +177,7 @@ fn verbs_look_after_a_cluster() {
     assert_eq!(list.matches(", started, m").count(), 3, "{list}");
     assert!(out(&members[0], &["member", "list", "-w", "table"], "").contains(" PEER ADDRS "));
     for (args, word) in [
-        (&["endpoint", "status", "--cluster"][..], ", 3.6.0, "),
+        (&["endpoint", "status", "--cluster"][..], ", 3.7.0, "),
         (&["endpoint", "health", "--cluster"], "is healthy"),
         (&["defrag", "--cluster"], "Finished defragmenting etcd member["),
     ] {

@@ -4,8 +4,8 @@
 
 use super::data::{DataPermission, DataRange};
 use super::permission::{Permission, decode_keys, encode_keys};
-use base::KeyRange;
 use base::codec::{Reader, put_bytes, put_varint};
+use base::{FormatLevel, KeyRange};
 use bytes::Bytes;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +97,17 @@ const ROLE_REVOKE_DATA: u8 = 18;
 const ROLE_DATA: u8 = 19;
 
 impl AuthCommand {
-    /// It may change permissions; the other commands only read, or make a token.
+    /// Below this level it is refused: members of an older release cannot read it, or not what it leaves.
+    pub(crate) fn level_needed(&self) -> FormatLevel {
+        match self {
+            AuthCommand::RoleGrantData { .. }
+            | AuthCommand::RoleRevokeData { .. }
+            | AuthCommand::RoleData { .. } => FormatLevel(1),
+            _ => FormatLevel::OLDEST,
+        }
+    }
+
+    /// Whether the command may change permissions; the others only read, or make a token.
     pub fn is_change(&self) -> bool {
         use AuthCommand::{Authenticate, RoleData, RoleGet, RoleList, Status, UserGet, UserList};
         let is_question =

@@ -3,19 +3,18 @@
 use super::permission::{Access, Permission};
 use super::rows::RowId;
 use super::{Auth, Role, User};
+use crate::etcd::EtcdRow;
 use crate::etcd::message::{Field, Message, read};
 use base::KeyRange;
 use bytes::Bytes;
 use std::sync::Arc;
 
-type Row = (Vec<u8>, Vec<u8>);
-
 impl Auth {
-    pub(crate) fn etcd_users(&self) -> Vec<Row> {
+    pub(crate) fn etcd_users(&self) -> Vec<EtcdRow> {
         self.users.iter().map(|(name, user)| (name.as_bytes().to_vec(), encode_user(name, user))).collect()
     }
 
-    pub(crate) fn etcd_roles(&self) -> Vec<Row> {
+    pub(crate) fn etcd_roles(&self) -> Vec<EtcdRow> {
         self.roles.iter().map(|(name, role)| (name.as_bytes().to_vec(), encode_role(name, role))).collect()
     }
 

@@ -4,7 +4,8 @@
 
 use super::intervals::Intervals;
 use super::{Access, Role};
-use base::mutant::{Mutant, planted};
+use crate::mutant::Mutant;
+use base::mutant::planted;
 use base::{KeyRange, RangeEnd};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

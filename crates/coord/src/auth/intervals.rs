@@ -3,7 +3,9 @@
 //! read `a` to `b` and `b` to `c` may read `a` to `c`. Both questions and changes cost what a search costs, however
 //! many intervals there are: the list is cut into chunks, and copies of it share those that are the same.
 
-use base::mutant::{Mutant, planted};
+use crate::mutant::Mutant;
+
+use base::mutant::planted;
 use base::{KeyRange, RangeEnd};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -85,7 +87,7 @@ impl Intervals {
         Some(KeyRange { start: start.clone(), end })
     }
 
-    /// Of the interval that begins here, only what these ranges cover stays in the set.
+    /// Reduces the interval that begins here to what these ranges cover.
     pub fn reduce<'k>(&mut self, start: &Bytes, ranges: impl Iterator<Item = &'k KeyRange>) {
         let place = self.place_before(start).expect("the interval is in the set");
         assert_eq!(self.at(place).0, *start, "an interval is reduced as a whole");

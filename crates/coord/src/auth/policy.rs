@@ -129,10 +129,10 @@ mod tests {
     use super::*;
     use crate::auth::AuthCommand;
     use crate::auth::data::{DataAccess, DataRange};
-    use base::{Code, Index};
+    use base::{Code, FormatLevel, Index};
 
     fn run(auth: &mut Auth, command: AuthCommand) {
-        auth.run(Index(1), &command).unwrap();
+        auth.run(Index(1), &command, FormatLevel::NEWEST).unwrap();
     }
 
     fn permission(namespace: &str, prefix: &'static str, access: DataAccess) -> DataPermission {
@@ -188,10 +188,10 @@ mod tests {
         let range = permission("shop", "orders/", DataAccess::Read).range;
         let revoke = AuthCommand::RoleRevokeData { role: "clerk".into(), range };
         run(&mut auth, revoke.clone());
-        assert_eq!(auth.run(Index(1), &revoke), Err(Code::PermissionNotGranted));
+        assert_eq!(auth.run(Index(1), &revoke, FormatLevel::NEWEST), Err(Code::PermissionNotGranted));
         assert_eq!(auth.policy().permissions_of("ann").count(), 1);
         let unnamed = permission("", "a", DataAccess::Read);
         let grant = AuthCommand::RoleGrantData { role: "clerk".into(), permission: unnamed };
-        assert_eq!(auth.run(Index(1), &grant), Err(Code::PermissionNotGiven));
+        assert_eq!(auth.run(Index(1), &grant, FormatLevel::NEWEST), Err(Code::PermissionNotGiven));
     }
 }

@@ -4,9 +4,10 @@
 use super::data::DataPermission;
 use super::permission::Permission;
 use super::{Auth, Role, User};
+use crate::mutant::Mutant;
 use crate::rows::{CorruptRow, Emit, FORMAT, formatted};
 use base::codec::{Reader, put_bytes, put_varint};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{ReadView, Table};
 use bytes::Bytes;
 use std::ops::Bound::Unbounded;
@@ -21,7 +22,7 @@ pub(super) enum RowId {
     Role(Arc<str>),
 }
 
-/// Of users with an epoch and of roles with permissions on data; others are written as version 0.1.0 reads them.
+/// The format of users with an epoch and of roles with permissions on data; others are written as version 0.1.0 reads them.
 const FORMAT_OF_DATA: u8 = 2;
 const HEAD: u8 = b'h';
 const ROLE: u8 = b'r';

@@ -2,7 +2,7 @@
 
 use super::*;
 use base::codec::Reader;
-use base::{ReadView, Table};
+use base::{FormatLevel, ReadView, Table};
 use std::ops::Bound;
 
 fn auth_with_root() -> Auth {
@@ -25,7 +25,7 @@ fn auth_with_clerk() -> Auth {
 }
 
 fn attempt(auth: &mut Auth, command: AuthCommand) -> Result<AuthReply, Code> {
-    auth.run(Index(7), &command)
+    auth.run(Index(7), &command, FormatLevel::NEWEST)
 }
 
 fn run(auth: &mut Auth, command: AuthCommand) -> AuthReply {

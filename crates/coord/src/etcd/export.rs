@@ -1,7 +1,7 @@
 //! Rows of ours made into rows of etcd's buckets.
 
 use super::message::Message;
-use super::{CLUSTER_VERSION, SEPARATOR, TOMBSTONE, bucket, row};
+use super::{CLUSTER_VERSION, EtcdRow, SEPARATOR, TOMBSTONE, bucket, row};
 use crate::alarms::Alarms;
 use crate::auth::Auth;
 use crate::change::Record;
@@ -13,10 +13,8 @@ use base::{ReadView, Revision, Table};
 use bytes::Bytes;
 use std::ops::Bound::Unbounded;
 
-type Row = (Vec<u8>, Vec<u8>);
-
 /// A change as etcd keeps it. `record` is that of a put.
-pub fn key_row(revision: Revision, sub: u32, logged: &LoggedChange, record: Option<&Record>) -> Row {
+pub fn key_row(revision: Revision, sub: u32, logged: &LoggedChange, record: Option<&Record>) -> EtcdRow {
     let mut name = revision_bytes(revision, sub);
     let message = Message::default().bytes(1, &logged.key);
     let Some(record) = record else {
@@ -40,7 +38,7 @@ fn revision_bytes(revision: Revision, sub: u32) -> Vec<u8> {
 }
 
 /// All buckets but that of the keys, each with its rows in order.
-pub fn small_buckets(view: &dyn ReadView) -> Result<Vec<(&'static str, Vec<Row>)>, CorruptRow> {
+pub fn small_buckets(view: &dyn ReadView) -> Result<Vec<(&'static str, Vec<EtcdRow>)>, CorruptRow> {
     let members = Members::read(view)?.unwrap_or_default();
     let auth = Auth::load(view)?;
     Ok(vec![
@@ -59,13 +57,13 @@ pub fn small_buckets(view: &dyn ReadView) -> Result<Vec<(&'static str, Vec<Row>)
     ])
 }
 
-fn sorted(rows: impl Iterator<Item = Row>) -> Vec<Row> {
-    let mut rows: Vec<Row> = rows.collect();
+fn sorted(rows: impl Iterator<Item = EtcdRow>) -> Vec<EtcdRow> {
+    let mut rows: Vec<EtcdRow> = rows.collect();
     rows.sort();
     rows
 }
 
-fn alarm_rows(view: &dyn ReadView) -> Result<Vec<Row>, CorruptRow> {
+fn alarm_rows(view: &dyn ReadView) -> Result<Vec<EtcdRow>, CorruptRow> {
     let row = |alarm: crate::Alarm| {
         (Message::default().number(1, alarm.member.0).number(2, alarm.kind as u64).0, Vec::new())
     };
@@ -74,14 +72,14 @@ fn alarm_rows(view: &dyn ReadView) -> Result<Vec<Row>, CorruptRow> {
     Ok(rows)
 }
 
-fn auth_rows(auth: &Auth) -> Vec<Row> {
+fn auth_rows(auth: &Auth) -> Vec<EtcdRow> {
     vec![
         (row::AUTH_ENABLED.to_vec(), vec![u8::from(auth.is_enabled())]),
         (row::AUTH_REVISION.to_vec(), auth.revision().to_be_bytes().to_vec()),
     ]
 }
 
-fn lease_rows(view: &dyn ReadView) -> Result<Vec<Row>, CorruptRow> {
+fn lease_rows(view: &dyn ReadView) -> Result<Vec<EtcdRow>, CorruptRow> {
     let (mut rows, mut outcome) = (Vec::new(), Ok(()));
     view.scan(Table::Leases, Unbounded, Unbounded, &mut |key, value| {
         let lease = crate::Lease::decode(Bytes::copy_from_slice(value));
@@ -97,7 +95,7 @@ fn lease_rows(view: &dyn ReadView) -> Result<Vec<Row>, CorruptRow> {
     outcome.map(|()| rows)
 }
 
-fn meta_rows(view: &dyn ReadView, members: &Members) -> Result<Vec<Row>, CorruptRow> {
+fn meta_rows(view: &dyn ReadView, members: &Members) -> Result<Vec<EtcdRow>, CorruptRow> {
     let Some(meta) = Meta::read(view)? else { return Ok(Vec::new()) };
     let number = |number: u64| number.to_be_bytes().to_vec();
     let mut rows = vec![
@@ -121,7 +119,7 @@ fn conf_state(members: &Members) -> Vec<u8> {
     format!(r#"{{"voters":[{voters}],{learners}"auto_leave":false}}"#).into()
 }
 
-fn member_row(member: &Member) -> Row {
+fn member_row(member: &Member) -> EtcdRow {
     let texts = |texts: &[String]| texts.iter().map(|text| json(text)).collect::<Vec<_>>().join(",");
     let mut value = format!(r#"{{"id":{},"peerURLs":[{}]"#, member.id.0, texts(&member.peer_urls));
     if member.learner {

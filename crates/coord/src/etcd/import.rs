@@ -12,7 +12,7 @@ use base::{Index, LeaseId, Position, Revision, Table, Term};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// What has been taken in so far.
+/// The state that was imported so far.
 #[derive(Default)]
 pub struct Import {
     /// The revision of the last put of each key that is live.

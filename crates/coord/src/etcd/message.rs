@@ -29,7 +29,7 @@ impl Message {
         if bytes.is_empty() { self } else { self.element(field, bytes) }
     }
 
-    /// Of a list, where one that is empty counts.
+    /// Adds an element of a list, where an empty one counts.
     pub fn element(mut self, field: u64, bytes: &[u8]) -> Message {
         put_varint(&mut self.0, field << 3 | LENGTH);
         put_varint(&mut self.0, bytes.len() as u64);

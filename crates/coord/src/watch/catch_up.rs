@@ -6,9 +6,10 @@ use super::event::{Batch, BatchBuilder, Event, EventSource, PreviousVersions};
 use super::hub::{Hub, HubContext};
 use super::interest::{InterestId, WatchShape};
 use super::{Response, StreamId, WatchId};
+use crate::mutant::Mutant;
 use crate::rows::LoggedChange;
 use base::Revision;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ struct LogPiece {
     upto: Revision,
 }
 
-/// What one interest gets of a piece, from some revision on; the same for all its watches there.
+/// The part of a piece that one interest gets, from some revision on; the same for all its watches there.
 #[derive(Clone)]
 struct InterestShare {
     /// Nothing, if the piece holds no event for it.

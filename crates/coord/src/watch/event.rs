@@ -3,9 +3,10 @@
 //! the crate `api` makes, is made once.
 
 use crate::change::{Change, ChangeKind, Record, Records};
+use crate::mutant::Mutant;
 use crate::reply::KeyValue;
 use crate::rows::LoggedChange;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{LeaseId, Revision};
 use bytes::Bytes;
 use std::sync::OnceLock;
@@ -13,7 +14,7 @@ use std::sync::OnceLock;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     pub deleted: bool,
-    /// Of a delete: the key and the revision alone.
+    /// The key's new state; for a delete, the key and the revision alone.
     pub kv: KeyValue,
     pub prev: Option<KeyValue>,
 }

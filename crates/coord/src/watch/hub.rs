@@ -9,7 +9,8 @@ use super::stream::{Stream, Watch, WatchState};
 use super::{ChangeLog, Create, Credit, Input, Params, Refusal, Response, ResponseKind, StreamId, WatchId};
 use crate::auth::Caller;
 use crate::change::{Change, ChangeKind};
-use base::mutant::{Mutant, planted};
+use crate::mutant::Mutant;
+use base::mutant::planted;
 use base::{Code, Instant, KeyRange, Revision};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,19 +29,19 @@ pub struct Hub {
     pub(super) interests: Interests,
     /// Watches that are behind and whose stream has credit, by the revision that they need next.
     pub(super) ready: BTreeSet<(Revision, StreamId, WatchId)>,
-    future: BTreeSet<(Revision, StreamId, WatchId)>,
+    pub(super) future: BTreeSet<(Revision, StreamId, WatchId)>,
     pub(super) progress_due: BTreeSet<(Instant, StreamId)>,
     /// Interests with gathered events, and the size of those.
     touched: Vec<InterestId>,
     gathered_bytes: usize,
-    /// Kept from one change to the next.
+    /// A buffer that is reused for each change.
     found: Vec<InterestId>,
 }
 
-/// What the hub may look at while it works.
+/// The state that the hub reads while it works.
 pub struct HubContext<'a> {
     pub time: Instant,
-    /// What lies below can no longer be read.
+    /// The least revision that can still be read.
     pub compacted: Revision,
     pub change_log: &'a dyn ChangeLog,
 }
@@ -434,7 +435,7 @@ impl Hub {
         state.behind.iter().map(place).collect()
     }
 
-    /// Those whose revision is the next one now, or has come to pass.
+    /// Wakes watches of a future revision that is the next one now, or is there.
     fn wake_future(&mut self) {
         let comes_next = self.current.next();
         while let Some((next, stream, watch)) = self.future.first().copied().filter(|it| it.0 <= comes_next) {

@@ -6,6 +6,7 @@ use super::stream::{Stream, Watch, WatchState};
 use super::{Filters, StreamId, WatchId};
 use crate::auth::Caller;
 use base::{KeyRange, Revision};
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchDescription {
@@ -17,7 +18,7 @@ pub struct WatchDescription {
     pub prev_kv: bool,
     /// The revision that the client named; zero for none.
     pub start: Revision,
-    /// The revision that it needs next.
+    /// The revision that the watch needs next.
     pub next: Revision,
     pub position: WatchPosition,
 }
@@ -28,37 +29,98 @@ pub enum WatchPosition {
     Live,
     /// Reads what it missed.
     Behind,
-    /// The same, and its client takes nothing.
+    /// The watch is behind, and its client accepts nothing.
     Paused,
     /// Waits for a revision that is yet to come.
     Future,
 }
 
-impl Hub {
-    /// The watches, so many at most.
-    pub fn describe(&self, at_most: usize) -> Vec<WatchDescription> {
-        let of_stream = |(id, stream): (&StreamId, &Stream)| {
-            let described = stream.watches.iter().map(|(watch, state)| {
-                let described = self.describe_one(*id, *watch, state);
-                let takes_nothing =
-                    described.position == WatchPosition::Behind && !stream.credit.is_positive();
-                let position = if takes_nothing { WatchPosition::Paused } else { described.position };
-                WatchDescription { position, ..described }
-            });
-            described.collect::<Vec<_>>()
-        };
-        self.streams.iter().flat_map(of_stream).take(at_most).collect()
+/// How many watches there are of each position.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WatchPositionCounts {
+    pub live: usize,
+    pub behind: usize,
+    pub paused: usize,
+    pub future: usize,
+}
+
+/// Which watches are described, in the order of their streams.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WatchSelection {
+    /// Only those behind this one.
+    pub after: Option<(StreamId, WatchId)>,
+    /// Only those of these streams.
+    pub streams: Option<BTreeSet<StreamId>>,
+    /// Only those with this text in their first key or in the name of their user.
+    pub text: String,
+    pub at_most: usize,
+}
+
+impl WatchSelection {
+    fn has(&self, stream: StreamId, watch: WatchId) -> bool {
+        self.after.is_none_or(|after| (stream, watch) > after)
+            && self.streams.as_ref().is_none_or(|streams| streams.contains(&stream))
     }
 
-    fn describe_one(&self, stream: StreamId, watch: WatchId, state: &Watch) -> WatchDescription {
+    fn names(&self, keys: &KeyRange, caller: &Caller) -> bool {
+        let text = self.text.as_bytes();
+        let is_in = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text);
+        text.is_empty()
+            || is_in(&keys.start)
+            || matches!(caller, Caller::User { name, .. } if is_in(name.as_bytes()))
+    }
+}
+
+impl Hub {
+    pub fn count_positions(&self) -> WatchPositionCounts {
+        let mut counts = WatchPositionCounts { future: self.future.len(), ..WatchPositionCounts::default() };
+        for stream in self.streams.values() {
+            let behind = stream.behind.len();
+            let group = if stream.credit.is_positive() { &mut counts.behind } else { &mut counts.paused };
+            *group += behind;
+            counts.live += stream.watches.len() - behind;
+        }
+        counts.live -= counts.future;
+        counts
+    }
+
+    pub fn describe(&self, selection: &WatchSelection) -> Vec<WatchDescription> {
+        let first = selection.after.map_or(StreamId(0), |(stream, _)| stream);
+        let all = self.streams.range(first..).flat_map(|(id, stream)| {
+            stream.watches.iter().map(move |(watch, state)| (*id, stream, *watch, state))
+        });
+        let wanted = all.filter(|(id, _, watch, state)| {
+            let keys = || &self.interests.get(state.interest).shape.keys;
+            selection.has(*id, *watch) && selection.names(keys(), &state.caller)
+        });
+        let described = wanted.map(|(id, stream, watch, state)| self.describe_one(id, stream, watch, state));
+        described.take(selection.at_most).collect()
+    }
+
+    /// The watches that have not been sent everything.
+    pub fn describe_behind(&self) -> impl Iterator<Item = WatchDescription> {
+        self.streams.iter().flat_map(|(id, stream)| {
+            let of_stream = |watch: &WatchId| self.describe_one(*id, stream, *watch, &stream.watches[watch]);
+            stream.behind.iter().map(of_stream).collect::<Vec<_>>()
+        })
+    }
+
+    /// How many watches each of these streams has; none for one that has ended.
+    pub fn sizes_of(&self, streams: &BTreeSet<StreamId>) -> BTreeMap<StreamId, usize> {
+        let size = |id: &StreamId| Some((*id, self.streams.get(id)?.watches.len()));
+        streams.iter().filter_map(size).collect()
+    }
+
+    fn describe_one(&self, id: StreamId, stream: &Stream, watch: WatchId, state: &Watch) -> WatchDescription {
         let shape = &self.interests.get(state.interest).shape;
         let (next, position) = match state.place {
             WatchState::Live => (self.current.next(), WatchPosition::Live),
+            WatchState::Behind(next) if !stream.credit.is_positive() => (next, WatchPosition::Paused),
             WatchState::Behind(next) => (next, WatchPosition::Behind),
             WatchState::Future(next) => (next, WatchPosition::Future),
         };
         WatchDescription {
-            stream,
+            stream: id,
             watch,
             caller: state.caller.clone(),
             keys: shape.keys.clone(),

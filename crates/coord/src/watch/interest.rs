@@ -83,7 +83,7 @@ impl Interests {
         id
     }
 
-    /// One watch less has it.
+    /// One watch less has this interest.
     pub fn leave(&mut self, id: InterestId) {
         let interest = self.get_mut(id);
         interest.watches -= 1;

@@ -5,8 +5,9 @@
 use super::hub::Hub;
 use super::stream::Watch;
 use super::{Response, ResponseKind, StreamId, WatchId};
+use crate::mutant::Mutant;
 use base::Instant;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 
 impl Hub {
     /// Says nothing unless it is true of every watch of the stream.

@@ -33,7 +33,7 @@ pub struct Stream {
     pub watches: BTreeMap<WatchId, Watch>,
     next_id: i64,
     pub credit: Credit,
-    /// Those that read what they missed.
+    /// Watches that read what they missed.
     pub behind: BTreeSet<WatchId>,
     /// When its quiet watches get a progress notification; `None` while no watch asked for that.
     pub progress_due: Option<Instant>,
@@ -54,9 +54,9 @@ pub struct Watch {
 pub enum WatchState {
     /// Has been sent everything so far.
     Live,
-    /// Needs this revision next, which has been.
+    /// Catches up from this past revision.
     Behind(Revision),
-    /// Needs this revision next, which is further away than the next one.
+    /// Waits for this revision, which is later than the next one.
     Future(Revision),
 }
 

@@ -500,6 +500,40 @@ fn a_closed_stream_leaves_nothing_behind() {
 }
 
 #[test]
+fn watches_are_described_page_by_page_and_by_what_they_watch() {
+    let mut world = World::new();
+    let ann = || Caller::User { name: "ann".into(), revision: 1 };
+    world.txn(&["a=1"]);
+    world.watch(key("a")).watch(Create { caller: ann(), ..key("b") }).watch(from(1, key("apple")));
+    let ids = |selection: WatchSelection| {
+        world
+            .hub
+            .describe(&selection)
+            .into_iter()
+            .map(|found| (found.stream, found.watch))
+            .collect::<Vec<_>>()
+    };
+    let all = WatchSelection { at_most: 10, ..WatchSelection::default() };
+    let every = ids(all.clone());
+    assert_eq!(every.len(), 3);
+    let mut paged = Vec::new();
+    while let Some(found) =
+        ids(WatchSelection { after: paged.last().copied(), at_most: 1, ..all.clone() }).pop()
+    {
+        paged.push(found);
+    }
+    assert_eq!(paged, every);
+    assert_eq!(ids(WatchSelection { text: "pp".into(), ..all.clone() }), every[2..]);
+    assert_eq!(ids(WatchSelection { text: "ann".into(), ..all.clone() }), every[1..2]);
+    assert_eq!(ids(WatchSelection { streams: Some([StreamId(99)].into()), ..all }), []);
+    let sizes = world.hub.sizes_of(&[STREAM, StreamId(99)].into());
+    assert_eq!(sizes, [(STREAM, 3)].into());
+    let behind: Vec<_> = world.hub.describe_behind().map(|found| (found.stream, found.watch)).collect();
+    let counted = world.hub.counts().behind;
+    assert_eq!(behind.len(), counted);
+}
+
+#[test]
 fn a_range_with_an_open_end_is_never_empty() {
     let open = KeyRange { start: Bytes::from_static(b"z"), end: RangeEnd::Open };
     assert!(!open.is_empty());

@@ -2,7 +2,7 @@
 
 use crate::world::{World, single};
 use base::{Revision, Table};
-use coord::{Command, Compact, HistoryWindow, history_of};
+use coord::{Command, Compact, CompactionState, HistoryWindow, history_of};
 
 const ALL: HistoryWindow = HistoryWindow { millis: i64::MAX, rows_max: u64::MAX };
 
@@ -62,6 +62,29 @@ fn a_key_keeps_its_history_when_its_values_are_gone() {
     assert_eq!(world.state.history_rows(), 3);
     mark(&mut world, 9_000);
     assert_eq!(history(&world, "a")[3], (6, true, Some(9_000)));
+}
+
+#[test]
+fn a_change_tells_when_its_value_was_compacted() {
+    use CompactionState::{Compacted, Readable};
+    let mut world = eventful(ALL);
+    let states = |world: &World| {
+        let (all, _) = history_of(&world.store, b"a", 100).expect("the rows are whole");
+        all.iter().map(|past| past.compacted).collect::<Vec<_>>()
+    };
+    assert_eq!(states(&world), [Readable; 4]);
+    compact(&mut world, 3);
+    assert_eq!(states(&world), [Compacted(None), Readable, Readable, Readable], "not noted yet");
+    world.state.note_compaction_time(7_000);
+    world.put("c", "8");
+    assert_eq!(states(&world)[..2], [Compacted(Some(7_000)), Readable]);
+    compact(&mut world, 8);
+    world.state.note_compaction_time(6_000);
+    world.state.note_compaction_time(9_000);
+    world.put("c", "9");
+    world.reload();
+    let later = Compacted(Some(7_000));
+    assert_eq!(states(&world), [later, later, later, Readable], "times do not go back");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod command;
 mod compaction;
 mod duplicates;
 mod fences;
+mod format_level;
 mod generate;
 mod history;
 mod leases;

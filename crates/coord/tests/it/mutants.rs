@@ -1,13 +1,14 @@
 //! The planted bugs really break the rules they name.
 
 use crate::world::{World, do_all, everything, op_put, op_range, proposal, put, single};
-use base::mutant::{Mutant, plant};
+use base::mutant::plant;
 use coord::Command;
+use coord::Mutant;
 use coord::reply::Body;
 
 /// The choice belongs to the thread, and each test has its own.
 fn planted(mutant: Mutant) -> World {
-    plant(Some(mutant));
+    plant(Some(mutant.bug()));
     World::new()
 }
 

@@ -18,7 +18,7 @@ pub struct Inode {
 #[derive(Clone)]
 struct Change {
     kind: Kind,
-    fate: Fate,
+    sync_state: SyncState,
     /// Before a crash: the bytes that the change replaced. While a crash is simulated: the bytes that it wrote.
     other: Vec<u8>,
     len_before: u64,
@@ -31,7 +31,7 @@ enum Kind {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum SyncState {
     Pending,
     /// Its sync failed: the kernel believes it clean and no later sync writes it.
     Unknown,
@@ -42,22 +42,27 @@ enum Fate {
 /// What a crash does to a file's pending writes; the extremes are drawn often, since they are often the
 /// interesting ones.
 #[derive(Clone, Copy)]
-pub enum Luck {
+pub enum CrashOutcome {
     AllLost,
     AllKept,
     BySector,
 }
 
-impl Luck {
-    pub fn draw(rng: &mut Rng) -> Luck {
-        *rng.pick(&[Luck::AllLost, Luck::AllKept, Luck::BySector, Luck::BySector])
+impl CrashOutcome {
+    pub fn draw(rng: &mut Rng) -> CrashOutcome {
+        *rng.pick(&[
+            CrashOutcome::AllLost,
+            CrashOutcome::AllKept,
+            CrashOutcome::BySector,
+            CrashOutcome::BySector,
+        ])
     }
 
     fn keeps(self, rng: &mut Rng) -> bool {
         match self {
-            Luck::AllLost => false,
-            Luck::AllKept => true,
-            Luck::BySector => rng.chance(500_000),
+            CrashOutcome::AllLost => false,
+            CrashOutcome::AllKept => true,
+            CrashOutcome::BySector => rng.chance(500_000),
         }
     }
 }
@@ -92,24 +97,29 @@ impl Inode {
     }
 
     fn remember(&mut self, kind: Kind, other: Vec<u8>) {
-        self.changes.push(Change { kind, fate: Fate::Pending, other, len_before: self.bytes.len() as u64 });
+        self.changes.push(Change {
+            kind,
+            sync_state: SyncState::Pending,
+            other,
+            len_before: self.bytes.len() as u64,
+        });
     }
 
     pub fn sync(&mut self) {
-        if self.changes.iter().all(|change| change.fate == Fate::Pending) {
+        if self.changes.iter().all(|change| change.sync_state == SyncState::Pending) {
             self.changes.clear();
             return;
         }
-        self.change_fates(Fate::Durable);
+        self.set_sync_state(SyncState::Durable);
     }
 
     pub fn sync_failed(&mut self) {
-        self.change_fates(Fate::Unknown);
+        self.set_sync_state(SyncState::Unknown);
     }
 
-    fn change_fates(&mut self, fate: Fate) {
-        for change in self.changes.iter_mut().filter(|change| change.fate == Fate::Pending) {
-            change.fate = fate;
+    fn set_sync_state(&mut self, sync_state: SyncState) {
+        for change in self.changes.iter_mut().filter(|change| change.sync_state == SyncState::Pending) {
+            change.sync_state = sync_state;
         }
     }
 
@@ -118,7 +128,7 @@ impl Inode {
     }
 
     /// Walks back to what was surely durable, then forward again with what survives.
-    pub fn crash(&mut self, luck: Luck, rng: &mut Rng, counters: &mut Counters) {
+    pub fn crash(&mut self, outcome: CrashOutcome, rng: &mut Rng, counters: &mut Counters) {
         let mut changes = std::mem::take(&mut self.changes);
         for change in changes.iter_mut().rev() {
             self.undo(change);
@@ -126,17 +136,17 @@ impl Inode {
         // Lengths are journalled by the file system: of these a prefix survives.
         let mut lengths_survive = true;
         for change in &changes {
-            let certain = change.fate == Fate::Durable;
+            let certain = change.sync_state == SyncState::Durable;
             match change.kind {
                 Kind::SetLen { len } => {
-                    lengths_survive = certain || (lengths_survive && luck.keeps(rng));
+                    lengths_survive = certain || (lengths_survive && outcome.keeps(rng));
                     if lengths_survive {
                         resize(&mut self.bytes, len as usize);
                     }
                 }
                 Kind::Write { offset, len } => {
                     for (start, end) in sectors(offset, len) {
-                        let kept = certain || luck.keeps(rng);
+                        let kept = certain || outcome.keeps(rng);
                         counters.sectors_kept += u64::from(kept);
                         counters.sectors_lost += u64::from(!kept);
                         if kept {

@@ -10,8 +10,8 @@
 
 use crate::disk::File;
 use crate::full_disk;
+use crate::mutant::Mutant;
 use base::checksum;
-use base::mutant::Mutant;
 use redb::StorageBackend;
 use std::collections::BTreeSet;
 use std::fmt;

@@ -24,7 +24,7 @@ pub struct Staged {
 impl Staging {
     /// Begins with an empty store; what an earlier attempt left under the name is thrown away.
     pub fn begin(disk: Arc<dyn Disk>, name: &str, cache_bytes: usize) -> Result<Staging, Error> {
-        let store = Store::build(&*disk, name, cache_bytes)?;
+        let store = Store::build(&disk, name, cache_bytes)?;
         let txn = store.begin()?;
         prepare(&txn).map_err(Error::store(name))?;
         Ok(Staging { txn, store })

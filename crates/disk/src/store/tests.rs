@@ -4,7 +4,8 @@ use super::chunk::{Chunks, decode};
 use super::staging::{Staging, discard, install};
 use super::*;
 use crate::SimDisk;
-use base::mutant::{Mutant, plant};
+use crate::mutant::Mutant;
+use base::mutant::plant;
 use base::{ReadView, Rng};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -13,21 +14,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const CACHE: usize = 256 * 1024;
 
-type Model = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
+pub(super) type Model = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
 
-fn open(disk: &SimDisk) -> Store {
+pub(super) fn open(disk: &SimDisk) -> Store {
     Store::open(Arc::new(disk.clone()), "store", CACHE).unwrap()
 }
 
-fn row(table: Table, key: &[u8], value: Option<&[u8]>) -> Row {
+pub(super) fn row(table: Table, key: &[u8], value: Option<&[u8]>) -> Row {
     Row { table, key: Bytes::copy_from_slice(key), value: value.map(Bytes::copy_from_slice) }
 }
 
-fn write(store: &Store, rows: &[Row]) -> Result<(), Error> {
+pub(super) fn write(store: &Store, rows: &[Row]) -> Result<(), Error> {
     store.write_rows(&mut rows.iter().map(RowRef::from))
 }
 
-fn contents(view: &StoreView) -> Model {
+pub(super) fn contents(view: &StoreView) -> Model {
     let mut found = Model::new();
     for table in Table::ALL {
         view.scan(table, Bound::Unbounded, Bound::Unbounded, &mut |key, value| {
@@ -38,7 +39,7 @@ fn contents(view: &StoreView) -> Model {
     found
 }
 
-fn apply(model: &mut Model, rows: &[Row]) {
+pub(super) fn apply(model: &mut Model, rows: &[Row]) {
     for row in rows {
         let key = (row.table, row.key.to_vec());
         match &row.value {
@@ -48,7 +49,7 @@ fn apply(model: &mut Model, rows: &[Row]) {
     }
 }
 
-fn random_rows(rng: &mut Rng) -> Vec<Row> {
+pub(super) fn random_rows(rng: &mut Rng) -> Vec<Row> {
     (0..rng.between(1, 30))
         .map(|_| {
             let table = *rng.pick(&Table::ALL);
@@ -428,8 +429,8 @@ fn neighbours_that_go_together_leave_the_others_where_they_are() {
 }
 
 #[test]
-fn a_write_for_which_there_was_no_room_is_missed_if_it_is_not_repeated() {
-    plant(Some(Mutant::FullDiskIgnored));
+fn a_write_for_which_there_was_no_space_is_missed_if_it_is_not_repeated() {
+    plant(Some(Mutant::FullDiskIgnored.into()));
     let disk = SimDisk::new(6);
     let store = open(&disk);
     disk.set_space(0);
@@ -445,7 +446,7 @@ fn a_write_for_which_there_was_no_room_is_missed_if_it_is_not_repeated() {
 }
 
 #[test]
-fn a_store_that_finds_its_disk_full_waits_for_room_and_is_read_meanwhile() {
+fn a_store_that_finds_its_disk_full_waits_for_space_and_is_read_meanwhile() {
     let disk = SimDisk::new(6);
     let store = open(&disk);
     let rows = |n: u8| [row(Table::Log, &[n], Some(&[n; 400_000]))];

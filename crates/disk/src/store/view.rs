@@ -4,11 +4,14 @@
 use super::definition;
 use base::{ReadView, Table};
 use bytes::Bytes;
-use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableTableMetadata};
+use redb::{
+    AccessGuard, Database, Range, ReadOnlyTable, ReadTransaction, ReadableTableMetadata, StorageError,
+};
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
 type Opened = ReadOnlyTable<&'static [u8], &'static [u8]>;
+type RowResult<'r> = Result<(AccessGuard<'r, &'static [u8]>, AccessGuard<'r, &'static [u8]>), StorageError>;
 
 pub struct StoreView {
     tables: [OnceLock<Opened>; Table::NUMBERS],
@@ -37,6 +40,43 @@ impl StoreView {
             .get_or_init(|| self.read_or_panic(self.txn.open_table(definition(table)).map_err(Into::into)))
     }
 
+    /// Visits the rows of a range from the last one down until the visitor answers `false`.
+    pub fn scan_down(
+        &self,
+        table: Table,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) {
+        if let Some(rows) = self.range(table, from, to) {
+            self.visit(rows.rev(), visit);
+        }
+    }
+
+    /// None for bounds that exclude everything.
+    fn range(
+        &self,
+        table: Table,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> Option<Range<'_, &'static [u8], &'static [u8]>> {
+        let range = || self.read_or_panic(self.table(table).range::<&[u8]>((from, to)).map_err(Into::into));
+        (!is_empty(from, to)).then(range)
+    }
+
+    fn visit<'r>(
+        &self,
+        rows: impl Iterator<Item = RowResult<'r>>,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) {
+        for row in rows {
+            let (key, value) = self.read_or_panic(row.map_err(Into::into));
+            if !visit(key.value(), value.value()) {
+                return;
+            }
+        }
+    }
+
     fn read_or_panic<T>(&self, result: Result<T, redb::Error>) -> T {
         result.unwrap_or_else(|error| {
             panic!("store {} cannot be read, and nothing can be answered without it: {error}", self.name)
@@ -57,15 +97,8 @@ impl ReadView for StoreView {
         to: Bound<&[u8]>,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) {
-        if is_empty(from, to) {
-            return;
-        }
-        let rows = self.read_or_panic(self.table(table).range::<&[u8]>((from, to)).map_err(Into::into));
-        for row in rows {
-            let (key, value) = self.read_or_panic(row.map_err(Into::into));
-            if !visit(key.value(), value.value()) {
-                return;
-            }
+        if let Some(rows) = self.range(table, from, to) {
+            self.visit(rows, visit);
         }
     }
 }

@@ -4,8 +4,9 @@
 //! A frame is accepted only where and in the file it was written for: its checksum covers both.
 
 use super::record::WalRecord;
+use crate::mutant::Mutant;
 use base::checksum;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::rng::mix;
 use bytes::BufMut;
 
@@ -58,7 +59,7 @@ pub struct Frame {
 
 /// Why there is no frame at an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Absent {
+pub enum NoFrame {
     /// Nothing of this file was ever begun here: zeroes, or remains of the segment's earlier use.
     Nothing,
     /// A frame of this file begins here and does not hold together.
@@ -69,7 +70,7 @@ pub fn encoded_len(records: &[WalRecord]) -> usize {
     len_of(records.iter().map(|record| record.payload.len()))
 }
 
-/// Of a frame whose records have payloads of these lengths.
+/// The length of a frame whose records have payloads of these lengths.
 pub fn len_of(payload_lens: impl Iterator<Item = usize>) -> usize {
     let body: usize = payload_lens.map(WalRecord::encoded_len).sum();
     (HEAD_BYTES + body).next_multiple_of(ALIGN)
@@ -101,12 +102,12 @@ pub fn encode(
 }
 
 /// The frame that begins at `place`, where `segment` is the whole file.
-pub fn check(segment: &[u8], place: FrameAddress) -> Result<Frame, Absent> {
+pub fn check(segment: &[u8], place: FrameAddress) -> Result<Frame, NoFrame> {
     read(segment, place, |sums_match| sums_match)
 }
 
 /// The same where records are replayed: the one place where the planted bug may let a torn frame through.
-pub fn check_replayed(segment: &[u8], place: FrameAddress) -> Result<Frame, Absent> {
+pub fn check_replayed(segment: &[u8], place: FrameAddress) -> Result<Frame, NoFrame> {
     read(segment, place, |sums_match| sums_match || planted(Mutant::TornTailAccepted))
 }
 
@@ -121,21 +122,21 @@ pub fn has_lost_its_tag(segment: &[u8], place: FrameAddress) -> bool {
     is_possible && u32_at(rest, 4) == frame_crc(place, &rest[..len])
 }
 
-fn read(segment: &[u8], place: FrameAddress, accepts: impl Fn(bool) -> bool) -> Result<Frame, Absent> {
+fn read(segment: &[u8], place: FrameAddress, accepts: impl Fn(bool) -> bool) -> Result<Frame, NoFrame> {
     let rest = segment.get(place.offset as usize..).unwrap_or_default();
     if rest.len() < HEAD_BYTES || u32_at(rest, 0) != tag(place.file_id) {
-        return Err(Absent::Nothing);
+        return Err(NoFrame::Nothing);
     }
     let len = u32_at(rest, 8) as usize;
     if len < HEAD_BYTES || len > rest.len() || !len.is_multiple_of(ALIGN) {
-        return Err(Absent::Broken("the length of a frame is impossible"));
+        return Err(NoFrame::Broken("the length of a frame is impossible"));
     }
     let bytes = &rest[..len];
     if !accepts(u32_at(bytes, 4) == frame_crc(place, bytes)) {
-        return Err(Absent::Broken("the checksum of a frame does not match"));
+        return Err(NoFrame::Broken("the checksum of a frame does not match"));
     }
     let records = decode_records(&bytes[HEAD_BYTES..], u32_at(bytes, 12))
-        .ok_or(Absent::Broken("the records of a frame cannot be read"))?;
+        .ok_or(NoFrame::Broken("the records of a frame cannot be read"))?;
     Ok(Frame {
         sequence: Sequence(u64_at(bytes, 16)),
         durable: Sequence(u64_at(bytes, 24)),

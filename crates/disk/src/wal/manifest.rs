@@ -29,7 +29,7 @@ pub struct SegmentListing {
 }
 
 impl SegmentListing {
-    /// Of a log that has no segment yet.
+    /// The listing of a log that has no segment yet.
     pub const EMPTY: SegmentListing = SegmentListing { first: 1, last: 0, newest_bytes: 0 };
 }
 
@@ -66,6 +66,16 @@ pub fn open(disk: &dyn Disk) -> Result<Option<Manifest>, Error> {
             Err(Error::Corrupt { file: NAME.to_owned(), offset: 0, reason })
         }
     }
+}
+
+/// Removes the manifest of a log whose newest segment is older than manifests: a release that does not know it may have
+/// written to the log since.
+pub fn remove(disk: &dyn Disk) -> Result<(), Error> {
+    if disk.exists(NAME).map_err(Error::io("look for", NAME))? {
+        disk.remove(NAME).map_err(Error::io("remove", NAME))?;
+        disk.sync_dir().map_err(Error::io("sync the directory of", NAME))?;
+    }
+    Ok(())
 }
 
 impl Manifest {

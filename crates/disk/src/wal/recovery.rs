@@ -40,13 +40,14 @@
 //! 5. A recycled segment has a new file id, which is part of every checksum and of every frame's first word;
 //!    a segment whose creation failed is removed and never recycled, so no file meets its own id again.
 
-use super::frame::{self, Absent, Frame, FrameAddress, Sequence};
+use super::frame::{self, Frame, FrameAddress, NoFrame, Sequence};
 use super::manifest::{self, SegmentListing};
 use super::record::{RecordStream, WalRecord};
 use super::segment::{self, FRESH_NAME, HEADER_BYTES, Segment};
 use crate::disk::Disk;
 use crate::error::Error;
-use base::mutant::{Mutant, planted};
+use crate::mutant::Mutant;
+use base::mutant::planted;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What an opening found.
@@ -130,7 +131,7 @@ pub fn recover(disk: &dyn Disk, replay: &mut dyn FnMut(WalRecord)) -> Result<Rec
     if names.iter().any(|name| name == FRESH_NAME) {
         disk.remove(FRESH_NAME).map_err(Error::io("remove", FRESH_NAME))?;
     }
-    let listing = manifest::read(disk)?;
+    let listing = listing_that_counts(disk, &segment::ids(&names))?;
     let (given_up, mut ids): (Vec<u64>, Vec<u64>) =
         segment::ids(&names).into_iter().partition(|id| listing.is_some_and(|listing| *id < listing.first));
     check_all_present(&ids, listing)?;
@@ -158,6 +159,17 @@ pub fn recover(disk: &dyn Disk, replay: &mut dyn FnMut(WalRecord)) -> Result<Rec
         recovered.replay_segment(disk, *id, newest, replay)?;
     }
     Ok(recovered)
+}
+
+/// A manifest beside a newest segment of an earlier release is one whose log was about to be upgraded, and may be out of date:
+/// that release may have gone on. One that lists a later segment is not: then that segment is gone.
+fn listing_that_counts(disk: &dyn Disk, ids: &[u64]) -> Result<Option<SegmentListing>, Error> {
+    let (Some(listing), Some(newest)) = (manifest::read(disk)?, ids.last().copied()) else {
+        return manifest::read(disk);
+    };
+    let header = segment::check_header(&read_file(disk, newest)?, newest)?;
+    let is_old = header.is_some_and(|header| header.version == segment::VERSION_WITHOUT_MANIFEST);
+    Ok(Some(listing).filter(|listing| !is_old || listing.last > newest))
 }
 
 /// Ids are without a gap, and everything that is listed is there. A segment that is not listed yet may be there as well.
@@ -201,19 +213,19 @@ impl Recovered {
         self.segments.push_back(Segment::new(id, bytes.len() as u64));
         self.end = HEADER_BYTES;
         self.unvouched.clear();
-        let absent = loop {
+        let no_frame = loop {
             match frame::check_replayed(&bytes, FrameAddress { file_id: id, offset: self.end }) {
                 Ok(frame) if frame.sequence > self.last => self.replay_frame(frame, replay),
-                Ok(_) => break Absent::Nothing,
-                Err(absent) => break absent,
+                Ok(_) => break NoFrame::Nothing,
+                Err(no_frame) => break no_frame,
             }
         };
         self.report.segments += 1;
         if newest.is_some() {
             self.is_of_earlier_release = is_of_earlier_release;
             self.tail = self.unvouched_tail(&bytes);
-            self.judge_tail(&bytes, id, absent)?;
-            self.judge_loss(found_bytes);
+            self.check_tail(&bytes, id, no_frame)?;
+            self.check_loss(found_bytes);
         }
         Ok(())
     }
@@ -230,7 +242,7 @@ impl Recovered {
 
     /// A segment of an earlier release was never sealed. One that was cut short behind its frames has lost none: where a
     /// frame would begin, nothing was begun.
-    fn judge_loss(&mut self, found_bytes: u64) {
+    fn check_loss(&mut self, found_bytes: u64) {
         let is_cut = self.report.shortened.is_some() && self.end + frame::HEAD_BYTES as u64 > found_bytes;
         let is_torn = self.report.torn.is_some();
         self.report.lost = if !is_torn && !is_cut {
@@ -289,14 +301,14 @@ impl Recovered {
         }
     }
 
-    fn judge_tail(&mut self, bytes: &[u8], id: u64, absent: Absent) -> Result<(), Error> {
+    fn check_tail(&mut self, bytes: &[u8], id: u64, no_frame: NoFrame) -> Result<(), Error> {
         let place = FrameAddress { file_id: id, offset: self.end };
-        let mut torn = absent != Absent::Nothing || frame::has_lost_its_tag(bytes, place);
+        let mut torn = no_frame != NoFrame::Nothing || frame::has_lost_its_tag(bytes, place);
         for frame in frames_behind(bytes, id, self.end).filter(|frame| frame.sequence > self.last) {
             if frame.durable > self.last {
-                let reason = match absent {
-                    Absent::Broken(reason) => reason,
-                    Absent::Nothing => "a frame is missing",
+                let reason = match no_frame {
+                    NoFrame::Broken(reason) => reason,
+                    NoFrame::Nothing => "a frame is missing",
                 };
                 return Err(corrupt(id, self.end, reason));
             }

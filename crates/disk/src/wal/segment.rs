@@ -8,15 +8,15 @@ use super::record::{RecordStream, WalRecord};
 use crate::disk::{Disk, File};
 use crate::error::Error;
 use crate::full_disk;
+use crate::mutant::Mutant;
 use base::checksum;
-use base::mutant::Mutant;
 use bytes::BufMut;
 use std::io;
 
 /// Magic, version, checksum, file id, first sequence.
 pub const HEADER_BYTES: u64 = 32;
 pub const VERSION: u32 = 2;
-/// Of logs without a manifest.
+/// The version of logs without a manifest.
 pub const VERSION_WITHOUT_MANIFEST: u32 = 1;
 /// Released segments, kept for the next rolls.
 pub const SPARE_NAMES: [&str; 5] = ["wal-spare", "wal-spare-1", "wal-spare-2", "wal-spare-3", "wal-spare-4"];
@@ -73,10 +73,10 @@ fn id(name: &str) -> Option<u64> {
     (self::name(id) == name).then_some(id)
 }
 
-pub fn encode_header(id: u64, first: Sequence, out: &mut Vec<u8>) {
+pub fn encode_header(version: u32, id: u64, first: Sequence, out: &mut Vec<u8>) {
     let start = out.len();
     out.put_slice(&MAGIC);
-    out.put_u32_le(VERSION);
+    out.put_u32_le(version);
     out.put_u32_le(0);
     out.put_u64_le(id);
     out.put_u64_le(first.0);
@@ -130,7 +130,7 @@ struct BlankSegment {
     len: u64,
 }
 
-/// Of the segment that is kept for the next roll, if there is one.
+/// The length of the segment that is kept for the next roll; zero without one.
 pub fn spare_bytes(disk: &dyn Disk) -> Result<u64, Error> {
     Ok(take_spare(disk, 0, 0)?.map_or(0, |spare| spare.len))
 }

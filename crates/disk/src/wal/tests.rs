@@ -1,6 +1,7 @@
 //! The log against a list: what was synced comes back, what was not comes back whole or never.
 
 mod damage;
+mod earlier_release;
 mod model;
 mod power;
 mod spares;
@@ -201,7 +202,7 @@ fn a_full_disk_poisons_the_log_and_loses_nothing_synced() {
 
 /// The store or an operator frees the space that the log waits for.
 #[test]
-fn a_log_that_finds_no_room_waits_for_it_and_loses_nothing() {
+fn a_log_that_finds_no_space_waits_for_it_and_loses_nothing() {
     for looks in [1, 3] {
         let disk = SimDisk::new(1);
         let mut wal = open(&disk).wal;
@@ -217,7 +218,7 @@ fn a_log_that_finds_no_room_waits_for_it_and_loses_nothing() {
 }
 
 #[test]
-fn what_is_left_of_a_segment_is_written_without_asking_for_room() {
+fn what_is_left_of_a_segment_is_written_without_asking_for_space() {
     let disk = SimDisk::new(1);
     let mut wal = open(&disk).wal;
     disk.set_space(0);

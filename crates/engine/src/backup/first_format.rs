@@ -6,10 +6,10 @@ use super::read::{Summary, Take};
 use super::{BackupError, PAGE_BYTES};
 use crate::error::Error;
 use base::limits::{REQUEST_BYTES_MAX, SNAPSHOT_CHUNK_BYTES};
-use base::sha256::{DIGEST_BYTES, Sha256};
 use base::{Row, Table};
 use bytes::Bytes;
 use disk::store::chunk;
+use ring::digest::{self, SHA256, SHA256_OUTPUT_LEN as DIGEST_BYTES};
 use std::io::{self, Read};
 
 /// A chunk holds one row at least, and a row at most a key and a value of the largest request.
@@ -19,7 +19,7 @@ const CHUNK_BYTES_MAX: usize = SNAPSHOT_CHUNK_BYTES + 2 * REQUEST_BYTES_MAX;
 pub(super) const LENGTH_BYTES: u64 = 4;
 
 pub(super) fn read(source: &mut dyn Read, take: &mut Take<'_>) -> Result<Summary, Error> {
-    let mut input = Input { source, digest: Sha256::default(), at: 0 };
+    let mut input = Input { source, digest: digest::Context::new(&SHA256), at: 0 };
     let head = Head::decode(&input.bytes(head::BYTES as usize)?)?;
     let (mut versions, mut leases, mut n_rows) = (0, 0, 0);
     for _ in 0..head.chunks {
@@ -33,7 +33,7 @@ pub(super) fn read(source: &mut dyn Read, take: &mut Take<'_>) -> Result<Summary
     input.padding(&head)?;
     let digest = input.digest.clone().finish();
     let at = input.at;
-    if input.bytes(DIGEST_BYTES)? != digest {
+    if input.bytes(DIGEST_BYTES)? != digest.as_ref() {
         return Err(BackupError::Damaged { at, what: "the SHA-256 at its end is another" }.into());
     }
     input.end()?;
@@ -45,13 +45,13 @@ pub(super) fn read(source: &mut dyn Read, take: &mut Take<'_>) -> Result<Summary
         versions,
         leases,
         rows: n_rows,
-        digest: Some(digest),
+        digest: digest.as_ref().try_into().ok(),
     })
 }
 
 struct Input<'a> {
     source: &'a mut dyn Read,
-    digest: Sha256,
+    digest: digest::Context,
     at: u64,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Head {
     /// Missing when nothing had been written yet.
     pub meta: Option<Meta>,
     pub chunks: u64,
-    /// Of the whole file.
+    /// The length of the whole file.
     pub total_bytes: u64,
 }
 

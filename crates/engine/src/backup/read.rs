@@ -3,12 +3,12 @@
 
 use super::{BackupError, BackupOrigin, ORIGIN_ROW, OWN_BUCKET, PAGE_BYTES, first_format, head};
 use crate::error::Error;
-use base::sha256::{DIGEST_BYTES, Sha256};
 use base::{Row, Table};
 use bbolt::{ReadError, Reader};
 use bytes::Bytes;
 use coord::etcd::{Import, bucket};
 use coord::rows::{META_KEY, Meta};
+use ring::digest::{self, SHA256, SHA256_OUTPUT_LEN as DIGEST_BYTES};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
 
@@ -35,7 +35,7 @@ pub struct Summary {
     pub taken: Option<BackupOrigin>,
     /// Missing when nothing had been written yet.
     pub meta: Option<Meta>,
-    /// Of the whole file.
+    /// The length of the whole file.
     pub total_bytes: u64,
     /// Versions of keys, the past included.
     pub versions: u64,
@@ -79,7 +79,7 @@ fn verify_digest(
             DigestRule::Required => Err(BackupError::NoDigest),
         };
     }
-    let mut hash = Sha256::default();
+    let mut hash = digest::Context::new(&SHA256);
     let mut left = total_bytes - DIGEST_BYTES as u64;
     let mut buffer = vec![0; READ_BYTES];
     while left > 0 {
@@ -91,7 +91,7 @@ fn verify_digest(
     let mut found = [0; DIGEST_BYTES];
     source.read_exact(&mut found).map_err(BackupError::Read)?;
     let at = total_bytes - DIGEST_BYTES as u64;
-    if hash.finish() == found {
+    if hash.finish().as_ref() == found {
         Ok(Some(found))
     } else {
         Err(BackupError::Damaged { at, what: "the SHA-256 at its end is another" })

@@ -11,6 +11,10 @@ use disk::store::chunk::Chunks;
 use disk::{Disk, SimDisk, Store};
 use std::io::Cursor;
 
+fn digest_of(bytes: &[u8]) -> [u8; DIGEST_BYTES] {
+    digest::digest(&SHA256, bytes).as_ref().try_into().unwrap()
+}
+
 const CACHE: usize = 256 * 1024;
 const PARAMS: MemberStoreParams =
     MemberStoreParams { cache_bytes: CACHE, chunk_bytes: 600, unindexed_keys_max: 100 };
@@ -113,7 +117,7 @@ fn etcds_tools_take_it_for_a_backup_with_a_digest() {
     let bytes = backup_of(&filled().0);
     assert_eq!(bytes.len() % 512, DIGEST_BYTES);
     let (body, digest) = bytes.split_at(bytes.len() - DIGEST_BYTES);
-    assert_eq!(Sha256::of(body), digest);
+    assert_eq!(digest_of(body), digest);
 }
 
 #[test]
@@ -153,7 +157,7 @@ fn first_format_of(disk: &SimDisk) -> Vec<u8> {
         bytes.extend_from_slice(chunk);
     }
     bytes.resize(total_bytes as usize - DIGEST_BYTES, 0);
-    let digest = Sha256::of(&bytes);
+    let digest = digest_of(&bytes);
     [&bytes[..], &digest].concat()
 }
 
@@ -202,7 +206,7 @@ fn rewritten(database: &[u8]) -> Vec<u8> {
     }
     let (pages, head) = writer.finish();
     let bytes = [head, pages].concat();
-    let digest = Sha256::of(&bytes);
+    let digest = digest_of(&bytes);
     [&bytes[..], &digest].concat()
 }
 

@@ -3,10 +3,10 @@
 //! that answers to an earlier start are not taken for its own.
 
 use crate::error::Error;
+use crate::mutant::Mutant;
 pub use ::mesh::{CatchUp, Incarnation};
-use base::checksum::crc32;
-use base::codec::Reader;
-use base::mutant::{Mutant, planted};
+use base::codec::{Reader, checked_body, put_checksum};
+use base::mutant::planted;
 use bytes::Bytes;
 use disk::Disk;
 use std::io;
@@ -30,7 +30,7 @@ impl IncarnationFile {
         known: Option<Incarnation>,
         fresh: u32,
     ) -> Result<IncarnationFile, Error> {
-        let incarnation = if planted(Mutant::LifeNameRepeated) { 1 } else { fresh };
+        let incarnation = if planted(Mutant::IncarnationNameRepeated) { 1 } else { fresh };
         let new = Incarnation { number: incarnation, boot: 0, catch_up: CatchUp::Unknown };
         let incarnation = known.unwrap_or(new);
         let file =
@@ -62,7 +62,7 @@ impl IncarnationFile {
         }
         let file = self.disk.create(FRESH)?;
         file.write_at(0, &encode(self.incarnation))?;
-        if !planted(Mutant::LifeNotSynced) {
+        if !planted(Mutant::IncarnationNotSynced) {
             file.sync()?;
         }
         self.disk.rename(FRESH, FILE)?;
@@ -82,7 +82,7 @@ pub(super) fn read(disk: &dyn Disk) -> Result<Option<Incarnation>, Error> {
         io::Result::Ok(bytes)
     };
     let bytes = read().map_err(trouble("read", FILE))?;
-    decode(bytes.into()).map(Some).ok_or(Error::LifeIllegible)
+    decode(bytes.into()).map(Some).ok_or(Error::IncarnationIllegible)
 }
 
 pub(super) fn trouble(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> Error {
@@ -95,17 +95,15 @@ fn encode(incarnation: Incarnation) -> Vec<u8> {
     out.extend(incarnation.number.to_le_bytes());
     out.extend(incarnation.boot.to_le_bytes());
     out.push(incarnation.catch_up as u8);
-    let crc = crc32(&[&out]);
-    out.extend(crc.to_le_bytes());
+    put_checksum(&mut out);
     out
 }
 
 fn decode(bytes: Bytes) -> Option<Incarnation> {
-    let (body, crc) = bytes.split_last_chunk::<4>()?;
-    if bytes.len() != LEN || crc32(&[body]) != u32::from_le_bytes(*crc) {
+    if bytes.len() != LEN {
         return None;
     }
-    let mut reader = Reader::new(bytes);
+    let mut reader = Reader::new(checked_body(bytes)?);
     if reader.u8()? != VERSION {
         return None;
     }

@@ -2,6 +2,7 @@
 //! Several batches that gathered while the disk was busy become one frame and one sync.
 
 use crate::error::Error;
+use crate::log_file::LogFile;
 use ::mesh::{Persist, Seq};
 use disk::{RecordStream, Wal, WalRecord};
 
@@ -16,8 +17,32 @@ impl MeshLog {
         MeshLog { wal, base }
     }
 
-    /// Writes all batches as one frame; they are durable after `sync`.
-    pub fn write(&mut self, persists: &[Persist]) -> Result<(), Error> {
+    pub fn size_bytes(&self) -> u64 {
+        self.wal.size_bytes()
+    }
+
+    /// The bytes of its spare segments.
+    pub fn spare_bytes(&self) -> u64 {
+        self.wal.spare_bytes()
+    }
+}
+
+impl LogFile for MeshLog {
+    type Batch = Persist;
+    type Seq = Seq;
+    /// Everything up to this batch is in the store.
+    type Released = Seq;
+    const NAME: &'static str = "the log of the mesh";
+
+    fn seq(persist: &Persist) -> Seq {
+        persist.seq
+    }
+
+    fn fits(&self, persists: &[Persist]) -> bool {
+        self.wal.has_space_for(persists.iter().map(|persist| persist.batch.len()))
+    }
+
+    fn write(&mut self, persists: &[Persist]) -> Result<(), Error> {
         let record = |persist: &Persist| WalRecord {
             stream: RecordStream::Mesh,
             position: self.base + persist.seq.0,
@@ -28,26 +53,19 @@ impl MeshLog {
         Ok(self.wal.write(&records)?)
     }
 
-    /// Whether all this can be written without asking the disk for more room, which on a full one has to be waited for.
-    pub fn fits(&self, persists: &[Persist]) -> bool {
-        self.wal.has_space_for(persists.iter().map(|persist| persist.batch.len()))
-    }
-
-    pub fn sync(&mut self) -> Result<(), Error> {
+    fn sync(&mut self) -> Result<(), Error> {
         Ok(self.wal.sync()?)
     }
 
-    /// Everything up to this batch is in the store.
-    pub fn release(&mut self, upto: Seq) -> Result<(), Error> {
+    fn release(&mut self, upto: Seq) -> Result<(), Error> {
         Ok(self.wal.release(RecordStream::Mesh, self.base + upto.0)?)
     }
 
-    pub fn size_bytes(&self) -> u64 {
-        self.wal.size_bytes()
+    fn is_of_earlier_release(&self) -> bool {
+        self.wal.is_of_earlier_release()
     }
 
-    /// The bytes of its spare segments.
-    pub fn spare_bytes(&self) -> u64 {
-        self.wal.spare_bytes()
+    fn upgrade(&mut self) -> Result<(), Error> {
+        Ok(self.wal.upgrade()?)
     }
 }

@@ -2,12 +2,14 @@
 //! Each flush writes down in the same transaction how far into the log it reaches, so that a start knows which
 //! batches the store lacks: to apply an older one again would bring back what a newer one has replaced.
 
+use crate::StoreOwner;
 use crate::error::Error;
+use crate::mutant::Mutant;
 use ::mesh::{
     Flush,
     rows::{self, Rows},
 };
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{ReadView, Table};
 use bytes::Bytes;
 use disk::{Disk, Store, StoreView};
@@ -61,14 +63,16 @@ impl MeshStore {
         self.view = Arc::new(MeshView(self.store.view()?));
         Ok(())
     }
+}
 
-    pub fn file_bytes(&self) -> Result<u64, Error> {
-        Ok(self.store.file_bytes()?)
+impl StoreOwner for MeshStore {
+    fn store(&mut self) -> &mut Store {
+        &mut self.store
     }
 
-    /// What the file takes of the disk.
-    pub fn taken_bytes(&self) -> Result<u64, Error> {
-        Ok(self.store.taken_bytes()?)
+    fn renew_view(&mut self) -> Result<(), Error> {
+        self.view = Arc::new(MeshView(self.store.view()?));
+        Ok(())
     }
 }
 
@@ -90,5 +94,9 @@ impl Rows for MeshView {
 
     fn scan(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, visit: &mut dyn FnMut(&[u8], &Bytes) -> bool) {
         self.0.scan(Table::Mesh, from, to, &mut |key, value| visit(key, &Bytes::copy_from_slice(value)));
+    }
+
+    fn scan_down(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, visit: &mut dyn FnMut(&[u8], &Bytes) -> bool) {
+        self.0.scan_down(Table::Mesh, from, to, &mut |key, value| visit(key, &Bytes::copy_from_slice(value)));
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::log_file::LogFile;
 use ::mesh::{
     Actor, Attributes, Body, Epoch, Input, Key, Kind, Member, MemberState, Mesh, NamespaceCopies, Now, Op,
     Output, Params, Persist, Record, RegionId, Request, Topology, Write, rows::Rows,

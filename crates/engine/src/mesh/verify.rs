@@ -5,7 +5,7 @@ use super::{MeshView, incarnation, store};
 use crate::error::Error;
 use crate::verify::check_length;
 use ::mesh::{
-    Conflict, LogEntry, Record, Round, Topology,
+    Conflict, LogEntry, Record, Round, Topology, is_index_value,
     rows::{self, Rows},
 };
 use base::codec::Reader;
@@ -111,7 +111,9 @@ fn row_kind(key: &[u8], value: &Bytes) -> Option<RowKind> {
         }
         rows::RowKind::Conflict => Conflict::decode(value.clone()).map(|_| RowKind::Conflict),
         rows::RowKind::Log => LogEntry::decode(value.clone()).map(|_| RowKind::Other),
-        rows::RowKind::Index | rows::RowKind::Undecided => value.is_empty().then_some(RowKind::Other),
+        rows::RowKind::Index => is_index_value(key, value).then_some(RowKind::Other),
+        rows::RowKind::Undecided => value.is_empty().then_some(RowKind::Other),
+        rows::RowKind::Collection => Some(RowKind::Other),
         rows::RowKind::Promise => Round::from_bytes(value.clone()).map(|_| RowKind::Other),
     }
 }

@@ -1,6 +1,7 @@
 //! Starts on damaged logs: which doubt follows, for how many starts, and which logs are refused.
 
 use super::*;
+use crate::log_file::LogFile;
 use base::mutant::plant;
 use base::{Index, Position, Term};
 use disk::SimDisk;
@@ -106,7 +107,7 @@ fn a_damaged_last_frame_is_doubted_over_further_starts() {
     }
     let disk = founded(&THREE);
     disk.flip_bit(&last.file, last.offset + 20);
-    plant(Some(Mutant::TailDoubtNotKept));
+    plant(Some(Mutant::TailDoubtNotKept.into()));
     let first = start(&disk, &THREE).unwrap().doubt;
     disk.crash();
     let second = start(&disk, &THREE).unwrap().doubt;
@@ -146,7 +147,7 @@ fn a_damaged_vote_is_damage() {
     let damage = |plants: Option<Mutant>| {
         let disk = founded(&THREE);
         let mut member = start(&disk, &THREE).unwrap();
-        plant(plants);
+        plant(plants.map(Mutant::bug));
         member.member_log.write(&[persist(vote(7))]).unwrap();
         member.member_log.sync().unwrap();
         plant(None);

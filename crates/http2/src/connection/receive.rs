@@ -28,7 +28,7 @@ pub struct Block {
 
 /// Frames of one block; an honest block is larger than a frame only if it is nearly refused.
 const BLOCK_FRAMES_MAX: usize = 16;
-/// Of a stream that is opened and reset at once: it may have begun work that is useless now.
+/// The cost of a stream that is opened and reset at once: it may have begun work that is useless now.
 const RESET_COST: u64 = 10;
 /// So many settings, or streams that they concern, cost as much as a ping.
 const SETTINGS_PER_CHARGE: u64 = 16;

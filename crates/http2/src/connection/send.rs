@@ -48,7 +48,7 @@ impl Connection {
             // An end alone needs no window.
             self.send_frame(stream);
         } else {
-            while self.has_room() && self.send_frame(stream) {}
+            while self.has_capacity() && self.send_frame(stream) {}
         }
         self.settle(stream)
     }
@@ -96,7 +96,7 @@ impl Connection {
 
     /// Continues with what waits. Called after bytes have arrived, and after output was written.
     pub fn fill(&mut self) {
-        while self.has_room()
+        while self.has_capacity()
             && let Some(stream) = self.ready.pop_front()
         {
             // A stream that was reset meanwhile has nothing to send.
@@ -114,7 +114,7 @@ impl Connection {
         self.drained.pop()
     }
 
-    fn has_room(&self) -> bool {
+    fn has_capacity(&self) -> bool {
         self.window > 0 && self.output.len() < self.limits.output_bytes_soft
     }
 
@@ -213,7 +213,7 @@ impl Connection {
     }
 }
 
-/// One frame of data, and its length: nothing when the windows have no room for it.
+/// One frame of data, and its length: nothing when the windows do not allow it.
 fn send_piece(
     stream: StreamId,
     outgoing: &mut Outgoing,
@@ -221,8 +221,8 @@ fn send_piece(
     window: &mut i64,
     out: &mut Vec<u8>,
 ) -> usize {
-    let room = (*stream_window).min(*window).clamp(0, PAYLOAD_BYTES_MAX as i64);
-    let Some(piece) = (room > 0).then(|| outgoing.take(room as usize)).flatten() else { return 0 };
+    let allowed = (*stream_window).min(*window).clamp(0, PAYLOAD_BYTES_MAX as i64);
+    let Some(piece) = (allowed > 0).then(|| outgoing.take(allowed as usize)).flatten() else { return 0 };
     let last = outgoing.is_drained() && outgoing.end == Some(BodyEnd::Plain);
     frame::put_head(piece.len(), kind::DATA, if last { flag::END_STREAM } else { 0 }, stream.0, out);
     out.extend_from_slice(&piece);

@@ -13,7 +13,7 @@ pub struct WindowExtensions {
     total: u32,
     /// Streams that need, or have needed, more than their window, until they have ended.
     large: BTreeSet<StreamId>,
-    /// Those of them whose window is low.
+    /// The streams whose window is low.
     waiting: BTreeSet<StreamId>,
     /// While memory is scarce nothing is given.
     scarce: bool,

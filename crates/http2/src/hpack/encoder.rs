@@ -7,7 +7,7 @@ use super::{FIELD_BYTES, TABLE_BYTES, static_table};
 /// The fields that are put into the table.
 const REPEATED: [(&[u8], &[u8]); 3] =
     [(b"content-type", b"application/grpc"), (b"grpc-status", b"0"), (b"grpc-message", b"")];
-/// What they all take there.
+/// The bytes that all repeated fields take in the table.
 const REPEATED_BYTES: usize = {
     let (mut sum, mut nth) = (0, 0);
     while nth < REPEATED.len() {

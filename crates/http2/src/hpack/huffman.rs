@@ -39,7 +39,7 @@ pub fn decode(text: &[u8]) -> Result<Vec<u8>, Malformed> {
     if rest.next().is_none() && len < 8 && bits == ones(len) { Ok(out) } else { Err(Malformed) }
 }
 
-/// So many ones from the top.
+/// A byte whose highest `len` bits are ones.
 fn ones(len: usize) -> u64 {
     !(u64::MAX.checked_shr(len as u32).unwrap_or(0))
 }

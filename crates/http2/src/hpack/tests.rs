@@ -92,7 +92,7 @@ fn the_table_forgets_what_its_sender_forgets() {
 }
 
 #[test]
-fn old_fields_make_room_for_new_ones() {
+fn old_fields_give_way_to_new_ones() {
     let mut decoder = Decoder::default();
     // Each takes 34 + 100 bytes: thirty fit.
     for nth in 0..40u8 {

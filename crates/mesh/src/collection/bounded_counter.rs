@@ -6,9 +6,10 @@
 //! changed by one actor alone; a merge takes the larger.
 
 use crate::actor::Actor;
+use crate::mutant::Mutant;
 use base::Code;
 use base::codec::{Reader, put_signed, put_varint};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,7 +85,7 @@ impl BoundedCounter {
         Ok(Some(BoundedCounter { given: [((from, to), entry)].into(), ..BoundedCounter::new(self.bound) }))
     }
 
-    /// Of two bounds the higher counts: rights are never less than none, so the value is not below either.
+    /// The higher of two bounds counts: rights are never less than none, so the value is not below either.
     pub fn join(&mut self, other: &BoundedCounter) {
         self.bound = self.bound.max(other.bound);
         for (pair, n) in &other.given {

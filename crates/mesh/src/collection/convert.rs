@@ -5,7 +5,7 @@ use super::element::{Cell, CellValue, ElementState};
 use super::header::{CollectionHeader, CollectionKind, CollectionType};
 use super::merge::{CollectionChange, TypeVerdict};
 use super::view::{CollectionRows, Direction, RowRange};
-use super::writer::{StoredElement, Writer};
+use super::writer::{CollectionWriter, StoredElement};
 use crate::record::{Body, Record};
 use bytes::Bytes;
 
@@ -25,7 +25,7 @@ pub fn convert(record: &Record) -> Option<CollectionChange> {
     let Body::Set(set) = &record.body else { return None };
     let of = CollectionType { era: record.era, kind: CollectionKind::Set };
     let header = CollectionHeader { context: record.context.clone(), ..CollectionHeader::new(of) };
-    let mut writer = Writer::new(&header, &NoRows);
+    let mut writer = CollectionWriter::new(&header, &NoRows);
     let none = StoredElement { row: None, state: ElementState::default() };
     for (name, dots) in set.entries() {
         let cells = dots.iter().map(|dot| Cell { dot: *dot, value: CellValue::Member });

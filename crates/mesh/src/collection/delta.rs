@@ -45,7 +45,7 @@ impl CollectionDelta {
         out.into()
     }
 
-    /// None for what no node writes.
+    /// None for what no node writes. Whether it is lawful is to be asked when its context is known, which may be kept apart.
     pub fn decode(bytes: Bytes) -> Option<CollectionDelta> {
         let mut reader = Reader::new(bytes);
         reader.u8().filter(|version| *version == VERSION)?;
@@ -59,11 +59,11 @@ impl CollectionDelta {
         };
         let elements = (0..count).map(|_| element(&mut reader)).collect::<Option<Vec<_>>>()?;
         let delta = CollectionDelta { of, context, cleared, expiry, elements };
-        (reader.is_empty() && delta.is_lawful()).then_some(delta)
+        reader.is_empty().then_some(delta)
     }
 
     /// Names ascend, every write that is added is in the context, and every cell is one of the type's.
-    fn is_lawful(&self) -> bool {
+    pub fn is_lawful(&self) -> bool {
         let names = self.elements.is_sorted_by(|left, right| left.name < right.name);
         let is_seen = |state: &ElementState| state.cells.iter().all(|cell| self.context.covers(cell.dot));
         let expiry = self.expiry.iter().all(|expiry| self.context.covers(expiry.dot));
@@ -75,7 +75,7 @@ impl CollectionDelta {
 }
 
 /// Whether an element can be one of a collection of this type.
-pub(super) fn is_lawful_element(kind: CollectionKind, name: &Bytes, state: &ElementState) -> bool {
+pub fn is_lawful_element(kind: CollectionKind, name: &Bytes, state: &ElementState) -> bool {
     let is_counted = !state.counter.is_vacant();
     let cells = |fits: &dyn Fn(&CellValue) -> bool| state.cells.iter().all(|cell| fits(&cell.value));
     let is_field = |value: &CellValue| value.is_register() || value.is_increment();

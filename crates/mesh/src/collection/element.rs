@@ -7,16 +7,17 @@ use crate::context::Context;
 use crate::counter::{CounterState, CounterSums};
 use crate::decimal::Decimal;
 use crate::hlc::Stamp;
+use crate::mutant::Mutant;
 use crate::set::join_dots;
 use base::checksum::hash64;
 use base::codec::{Reader, put_bytes, put_varint};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use bytes::Bytes;
 
 /// What one write left in an element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CellValue {
-    /// It is there, and no more: sets and flags.
+    /// The element exists and has no value: sets and flags.
     Member,
     /// A value of which the last one written shows: fields, scores, items.
     Register { stamp: Stamp, value: Bytes, expires_ms: Option<u64> },
@@ -52,9 +53,37 @@ impl ElementState {
         !self.cells.is_empty()
     }
 
-    /// Nothing has to be remembered of it.
+    /// Whether something was added to its amount, or to its score.
+    pub fn is_counted(&self) -> bool {
+        self.cells.iter().any(|cell| cell.value.is_increment())
+    }
+
+    /// Whether nothing has to be remembered of the element.
     pub fn is_vacant(&self) -> bool {
         self.cells.is_empty() && self.counter.is_vacant()
+    }
+
+    /// About what its values take.
+    pub fn bytes(&self) -> usize {
+        let value = |cell: &Cell| match &cell.value {
+            CellValue::Register { value, .. } => value.len(),
+            CellValue::Member | CellValue::Increment(_) | CellValue::Rank(_) => 0,
+        };
+        self.cells.iter().map(|cell| size_of::<Cell>() + value(cell)).sum()
+    }
+
+    /// The latest stamp of a value.
+    pub fn latest(&self) -> Stamp {
+        let stamps = self.cells.iter().map(|cell| match cell.value {
+            CellValue::Register { stamp, .. } => stamp,
+            CellValue::Member | CellValue::Increment(_) | CellValue::Rank(_) => Stamp::ZERO,
+        });
+        stamps.max().unwrap_or(Stamp::ZERO)
+    }
+
+    /// Whether its time has come.
+    pub fn is_expired(&self, wall_ms: u64) -> bool {
+        self.is_visible() && self.expires_ms().is_some_and(|expires_ms| expires_ms <= wall_ms)
     }
 
     pub fn dots(&self) -> Vec<Dot> {
@@ -89,7 +118,7 @@ impl ElementState {
         ranks.max().unwrap_or(0)
     }
 
-    /// When it goes: with the last of its writes, and never if one of them stays.
+    /// When the element expires: with the last of its writes, and never if one of them does not expire.
     pub fn expires_ms(&self) -> Option<u64> {
         let ends = self.cells.iter().map(|cell| match cell.value {
             CellValue::Register { expires_ms, .. } => expires_ms,

@@ -6,9 +6,10 @@
 use super::element::ElementState;
 use crate::actor::Dot;
 use crate::context::Context;
+use crate::mutant::Mutant;
 use crate::set::join_dots;
 use base::codec::{Reader, put_bytes, put_varint};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use bytes::Bytes;
 
 /// What a collection is. The numbers are those of `Kind`: part of the format, and the larger one wins when a key was created
@@ -17,7 +18,7 @@ use bytes::Bytes;
 #[repr(u8)]
 pub enum CollectionKind {
     /// Add-wins.
-    Set = 4,
+    Set = 12,
     /// Enable-wins.
     Flag = 7,
     /// Fields are registers or counters.
@@ -64,12 +65,12 @@ pub struct CollectionHeader {
     pub expiry: Vec<Expiry>,
     /// Elements that are visible.
     pub count: u64,
-    /// Of all element rows, together.
+    /// The digest of all element rows, together.
     pub digest: u64,
     /// How many registers of a HyperLogLog have which rank.
     pub ranks: Vec<u64>,
     pub sweep: Option<Sweep>,
-    /// Of the trees of ranges: a clear begins another.
+    /// The generation of the trees of ranges: a clear begins another.
     pub generation: u32,
 }
 
@@ -161,7 +162,7 @@ impl CollectionHeader {
             && (&self.context, &self.cleared, &self.expiry) == (&other.context, &other.cleared, &other.expiry)
     }
 
-    /// When all of it is gone.
+    /// When the whole collection has expired.
     pub fn expires_ms(&self) -> Option<u64> {
         let latest = self.expiry.iter().map(|expiry| expiry.expires_ms).max();
         latest.filter(|expires_ms| *expires_ms != u64::MAX)

@@ -22,6 +22,14 @@ pub(super) struct Observation {
     pub rank: u8,
 }
 
+impl Observation {
+    /// None if no register has this name or this rank.
+    pub fn of_register(register: &Bytes, rank: u8) -> Option<Observation> {
+        let is_one = is_register_name(register) && is_rank(&CellValue::Rank(rank));
+        is_one.then(|| Observation { register: register.clone(), rank })
+    }
+}
+
 /// The hash is part of the format: replicas of all releases must agree on it.
 pub(super) fn observe(value: &[u8]) -> Observation {
     let hash = hash64(value, 0);

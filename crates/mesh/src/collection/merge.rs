@@ -5,11 +5,12 @@
 use super::delta::CollectionDelta;
 use super::element::ElementState;
 use super::header::{CollectionHeader, Expiry};
-use super::view::CollectionRows;
-use super::writer::{Origin, Writer};
+use super::view::{self, CollectionRows};
+use super::writer::{CollectionWriter, Origin};
 use crate::context::Context;
+use crate::mutant::Mutant;
 use crate::rows::Row;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use std::cmp::Ordering;
 
 /// What a change makes of a collection: the header and the rows go into one batch.
@@ -21,11 +22,21 @@ pub struct CollectionChange {
     pub verdict: TypeVerdict,
 }
 
+impl CollectionChange {
+    /// An element as it is now, if the change has touched it and it is there.
+    pub fn element(&self, name: &[u8]) -> Option<ElementState> {
+        let key = view::element(name);
+        let found = self.rows.binary_search_by(|row| row.key.cmp(&key)).ok()?;
+        let state = self.header.settled(self.rows[found].value.as_ref());
+        state.is_visible().then_some(state)
+    }
+}
+
 /// How the type of a delta stands to that of the collection. The loser goes to the log of conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TypeVerdict {
     Same,
-    /// The delta is of a type that loses: of what it says, only that it was seen is kept.
+    /// The delta is of a type that loses: only its context is kept.
     DeltaLost,
     /// The collection was of a type that loses: its elements are gone.
     CollectionLost,
@@ -38,7 +49,7 @@ pub struct TooManyGaps;
 /// A context of so many spans takes no delta that leaves another gap.
 pub(super) const SPANS_MAX: usize = 1_024;
 
-/// Takes in a delta of another replica, or one that comes again.
+/// Merges a delta of another replica, new or repeated.
 pub fn merge(
     header: &CollectionHeader,
     rows: &dyn CollectionRows,
@@ -47,7 +58,7 @@ pub fn merge(
     merge_from(header, rows, delta, Origin::Elsewhere)
 }
 
-/// Takes in a delta that was made here.
+/// Merges a delta that this replica made.
 pub fn merge_own(
     header: &CollectionHeader,
     rows: &dyn CollectionRows,
@@ -62,7 +73,7 @@ fn merge_from(
     delta: &CollectionDelta,
     origin: Origin,
 ) -> Result<CollectionChange, TooManyGaps> {
-    let mut writer = Writer::new(header, rows);
+    let mut writer = CollectionWriter::new(header, rows);
     let verdict = match delta.of.cmp(&header.of) {
         Ordering::Equal => TypeVerdict::Same,
         Ordering::Less => TypeVerdict::DeltaLost,
@@ -89,7 +100,7 @@ fn merge_from(
     Ok(CollectionChange { header, rows, verdict })
 }
 
-fn take_in(writer: &mut Writer<'_>, delta: &CollectionDelta) {
+fn take_in(writer: &mut CollectionWriter<'_>, delta: &CollectionDelta) {
     let seen = writer.header.context.clone();
     let expiry = Expiry::join((&writer.header.expiry, &seen), (&delta.expiry, &delta.context));
     writer.header.expiry = expiry;

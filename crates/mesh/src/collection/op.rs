@@ -1,13 +1,15 @@
-//! What a client wants done to a collection, and the delta that does it: made where the write begins, from the rows there.
+//! The operations of clients on a collection, and the delta that carries each out: made where the write begins, from the rows there.
 //! The origin takes its own delta in as every other replica does. Each element that is added, set or counted takes a dot of
 //! its own, so that rows can be told apart when they travel alone.
 
 use super::delta::{CollectionDelta, ElementDelta};
+use super::draft::Draft;
 use super::element::{Cell, CellValue, ElementState};
 use super::header::{CollectionHeader, CollectionKind, Expiry};
+use super::hyper_log_log::{self, Observation};
+use super::page::ElementEntry;
 use super::position::Position;
 use super::view::{self, CollectionRows, Direction, RowRange};
-use super::{draft::Draft, hyper_log_log};
 use crate::actor::Dot;
 use crate::context::{Context, Span};
 use crate::counter::CounterState;
@@ -44,7 +46,7 @@ pub enum CollectionOp {
     },
     /// For lists: the values come to stand behind each other at a place.
     Insert {
-        place: Place,
+        place: InsertPosition,
         values: Vec<Bytes>,
     },
     /// For items of lists that are there.
@@ -54,15 +56,20 @@ pub enum CollectionOp {
     },
     /// For HyperLogLogs.
     Observe(Vec<Bytes>),
-    /// For every type: all that is here goes.
+    /// For HyperLogLogs: what was observed elsewhere, as a register keeps it.
+    RaiseRegister {
+        register: Bytes,
+        rank: u8,
+    },
+    /// For every type: removes all elements that this replica has.
     Clear,
-    /// For every type: when all of it is gone; `None` for never.
+    /// For every type: when the whole collection expires; `None` for never.
     Expire(Option<u64>),
 }
 
 /// Where an item is inserted. A position may be that of an item that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum InsertPosition {
     First,
     Last,
     After(Bytes),
@@ -76,7 +83,21 @@ pub fn apply(
     ops: &[CollectionOp],
     event: WriteEvent,
 ) -> Result<CollectionDelta, Code> {
+    apply_found(header, rows, ops, event, &[])
+}
+
+/// The same where a quorum has some elements otherwise than the rows here: what was found is what the operations act on.
+pub fn apply_found(
+    header: &CollectionHeader,
+    rows: &dyn CollectionRows,
+    ops: &[CollectionOp],
+    event: WriteEvent,
+    found: &[ElementEntry],
+) -> Result<CollectionDelta, Code> {
     let mut made = DeltaBuilder::new(header, rows, event);
+    for ElementEntry { name, state } in found {
+        made.draft.put(view::element(name), Some(state.encode()));
+    }
     if header.is_expired(event.wall_ms) {
         made.clear();
     }
@@ -94,11 +115,11 @@ struct DeltaBuilder<'a> {
     seen: Context,
     cleared: Context,
     expiry: Vec<Expiry>,
-    /// What was counted in which element.
+    /// The counts by element.
     counted: BTreeMap<Bytes, CounterState>,
 }
 
-/// The two items that a new one comes to stand between.
+/// The two items between which a new one is inserted.
 struct Neighbours {
     left: Option<Position>,
     right: Option<Position>,
@@ -141,7 +162,10 @@ impl<'a> DeltaBuilder<'a> {
             (List, CollectionOp::Insert { place, values }) => self.insert(place, values)?,
             (List, CollectionOp::Replace { position, value }) => self.replace(position, value)?,
             (HyperLogLog, CollectionOp::Observe(values)) => {
-                values.iter().for_each(|value| self.observe(value))
+                values.iter().for_each(|value| self.raise(hyper_log_log::observe(value)))
+            }
+            (HyperLogLog, CollectionOp::RaiseRegister { register, rank }) => {
+                self.raise(Observation::of_register(register, *rank).ok_or(Code::BadRequest)?)
             }
             (_, CollectionOp::Clear) => self.clear(),
             (_, CollectionOp::Expire(expires_ms)) => self.expire(*expires_ms),
@@ -182,12 +206,17 @@ impl<'a> DeltaBuilder<'a> {
     /// Adds to an amount: what this actor has counted is one sum, under its last dot.
     fn increment(&mut self, name: &[u8], by: Decimal) -> Result<(), Code> {
         let mut state = self.load(name);
+        let mut gone = CounterState::default();
+        if state.is_expired(self.event.wall_ms) {
+            gone = state.remove(&mut self.seen);
+        }
         let is_field = self.header.of.kind == CollectionKind::Map;
         if is_field && state.cells.iter().any(|cell| cell.value.is_register()) {
             return Err(Code::WrongType);
         }
         let dot = self.next_dot();
-        let counted = state.counter.add(dot.actor, by.0)?;
+        let mut counted = state.counter.add(dot.actor, by.0)?;
+        counted.join(&gone);
         let seen = &mut self.seen;
         state.cells.retain(|cell| {
             let is_replaced = cell.value.is_increment() && cell.dot.actor == dot.actor;
@@ -203,14 +232,13 @@ impl<'a> DeltaBuilder<'a> {
         Ok(())
     }
 
-    fn observe(&mut self, value: &[u8]) {
-        let observation = hyper_log_log::observe(value);
+    fn raise(&mut self, observation: Observation) {
         if self.load(&observation.register).rank() < observation.rank {
             self.set(&observation.register, CellValue::Rank(observation.rank));
         }
     }
 
-    fn insert(&mut self, place: &Place, values: &[Bytes]) -> Result<(), Code> {
+    fn insert(&mut self, place: &InsertPosition, values: &[Bytes]) -> Result<(), Code> {
         let Neighbours { mut left, right } = self.neighbours(place)?;
         for value in values {
             let dot = self.next_dot();
@@ -228,13 +256,15 @@ impl<'a> DeltaBuilder<'a> {
         Ok(())
     }
 
-    fn neighbours(&self, place: &Place) -> Result<Neighbours, Code> {
+    fn neighbours(&self, place: &InsertPosition) -> Result<Neighbours, Code> {
         let parse = |bytes: &Bytes| Position::decode(bytes).ok_or(Code::BadRequest);
         Ok(match place {
-            Place::First => Neighbours { left: None, right: self.next_item(None) },
-            Place::Last => Neighbours { left: self.last_item(None), right: None },
-            Place::After(left) => Neighbours { left: Some(parse(left)?), right: self.next_item(Some(left)) },
-            Place::Before(right) => {
+            InsertPosition::First => Neighbours { left: None, right: self.next_item(None) },
+            InsertPosition::Last => Neighbours { left: self.last_item(None), right: None },
+            InsertPosition::After(left) => {
+                Neighbours { left: Some(parse(left)?), right: self.next_item(Some(left)) }
+            }
+            InsertPosition::Before(right) => {
                 Neighbours { left: self.last_item(Some(right)), right: Some(parse(right)?) }
             }
         })
@@ -268,7 +298,7 @@ impl<'a> DeltaBuilder<'a> {
         Ok(())
     }
 
-    /// All that was seen goes; what these operations did before as well.
+    /// Clears everything that was seen, with what the earlier operations of this write did.
     fn clear(&mut self) {
         self.cleared = self.header.context.clone();
         if self.n_dots > 0 {

@@ -7,8 +7,9 @@
 //! nodes append in turn does not make its positions longer and longer.
 
 use crate::actor::{Actor, Dot, RegionId};
+use crate::mutant::Mutant;
 use base::NodeId;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use bytes::Bytes;
 
 /// A run, as its neighbours at the same depth are ordered.
@@ -24,7 +25,7 @@ struct Step {
     number: i64,
 }
 
-/// Of steps, the last of which is an item and all others are gaps.
+/// A path of steps, the last of which is an item and all others are gaps.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     steps: Vec<Step>,
@@ -161,7 +162,7 @@ fn shallowest(left: &[Step], right: &[Step], dot: Dot) -> Vec<Step> {
     deeper(gap, &[], if gap == *r { right_rest } else { &[] })
 }
 
-/// Before the first, or behind the last.
+/// A position before the first element, or behind the last.
 fn beside(last: Option<&Step>, first: Option<&Step>, dot: Dot) -> Vec<Step> {
     let place = match (last, first) {
         (Some(last), _) => last.run.place + 1,

@@ -3,14 +3,17 @@
 //! Contexts are joined when the rows are the same: then the result is exactly the join of both. Until then a row may have dots that
 //! are not in the context, and nothing is claimed about what else its sender has seen.
 
+use super::delta::CollectionDelta;
 use super::element::ElementState;
 use super::header::CollectionHeader;
 use super::merge::{CollectionChange, TypeVerdict};
+use super::page::{ElementEntry, ElementPage};
 use super::ranges::{ElementRange, LEVELS, RangeSummary, RangeTree};
-use super::view::{CollectionRows, RangeOrder};
-use super::writer::{Origin, Writer};
+use super::view::{self, CollectionRows, Direction, RangeOrder};
+use super::writer::{CollectionWriter, Origin};
 use crate::context::Context;
 use bytes::Bytes;
+use std::collections::BTreeSet;
 
 /// A row of another replica, vacant if it has none, and what that replica has seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,21 +31,89 @@ pub struct ElementSpan {
     pub to: Option<Bytes>,
 }
 
+impl ElementSpan {
+    pub fn contains(&self, name: &Bytes) -> bool {
+        self.from.as_ref().is_none_or(|from| name >= from) && self.to.as_ref().is_none_or(|to| name < to)
+    }
+}
+
 /// Takes in a row of another replica of the same collection.
 pub fn merge_row(
     header: &CollectionHeader,
     rows: &dyn CollectionRows,
     remote: &RemoteRow,
 ) -> CollectionChange {
-    let mut writer = Writer::new(header, rows);
+    let mut writer = CollectionWriter::new(header, rows);
     writer.clear(&remote.cleared, Origin::Elsewhere);
-    let stored = writer.load(&remote.name);
-    let mut theirs = remote.state.clone();
+    take_row(&mut writer, &remote.name, &remote.state, &remote.context);
+    change(writer)
+}
+
+/// Another replica has cleared the collection.
+pub fn merge_cleared(
+    header: &CollectionHeader,
+    rows: &dyn CollectionRows,
+    cleared: &Context,
+) -> CollectionChange {
+    let mut writer = CollectionWriter::new(header, rows);
+    writer.clear(cleared, Origin::Elsewhere);
+    change(writer)
+}
+
+/// Rows of its own that a replica compares with one page.
+const OWN_ROWS_MAX: usize = 1_024;
+
+/// Takes in a page of a span of another replica: a row that is here and not in it is vacant there. How far it was taken in;
+/// none to the end of the span.
+pub fn merge_page(
+    header: &CollectionHeader,
+    rows: &dyn CollectionRows,
+    span: &ElementSpan,
+    page: &ElementPage,
+) -> (CollectionChange, Option<Bytes>) {
+    let mut writer = CollectionWriter::new(header, rows);
+    writer.clear(&page.cleared, Origin::Elsewhere);
+    let (mut own, mut upto) = (BTreeSet::new(), page.upto.clone());
+    let range = view::elements_between(span.from.as_deref().unwrap_or_default(), span.to.as_deref());
+    rows.scan(&range, Direction::Up, &mut |row, _| {
+        let name = view::element_name(row).expect("a row that we wrote can be read");
+        if upto.as_ref().is_some_and(|upto| name > *upto) {
+            return false;
+        }
+        own.insert(name.clone());
+        let is_full = own.len() >= OWN_ROWS_MAX;
+        if is_full {
+            upto = Some(name);
+        }
+        !is_full
+    });
+    let is_within = |name: &Bytes| upto.as_ref().is_none_or(|upto| *name <= *upto);
+    let vacant = ElementState::default();
+    for ElementEntry { name, state } in page.entries.iter().filter(|entry| is_within(&entry.name)) {
+        own.remove(name);
+        take_row(&mut writer, name, state, &page.context);
+    }
+    own.iter().for_each(|name| take_row(&mut writer, name, &vacant, &page.context));
+    (change(writer), upto)
+}
+
+fn take_row(writer: &mut CollectionWriter<'_>, name: &Bytes, theirs: &ElementState, seen: &Context) {
+    let stored = writer.load(name);
+    let mut theirs = theirs.clone();
     theirs.settle(&writer.header.cleared);
-    let state = ElementState::join((&stored.state, &writer.header.context), (&theirs, &remote.context));
-    writer.store(&remote.name, &stored, &state);
+    let state = ElementState::join((&stored.state, &writer.header.context), (&theirs, seen));
+    writer.store(name, &stored, &state);
+}
+
+fn change(writer: CollectionWriter<'_>) -> CollectionChange {
     let (header, rows) = writer.finish();
     CollectionChange { header, rows, verdict: TypeVerdict::Same }
+}
+
+/// Whether some writes of an element must not be merged: what a comparison is about to bring, or has found removed.
+pub fn is_claimed(delta: &CollectionDelta, claim: &Context, seen: &Context) -> bool {
+    let cells = delta.elements.iter().flat_map(|element| element.state.dots());
+    cells.into_iter().any(|dot| claim.covers(dot) && !seen.covers(dot))
 }
 
 /// What both replicas have seen, if their rows are the same.

@@ -7,7 +7,7 @@ use super::element::ElementState;
 use super::header::CollectionHeader;
 use super::merge::{CollectionChange, TypeVerdict};
 use super::view::{self, CollectionRows, Direction, RangeOrder};
-use super::writer::Writer;
+use super::writer::CollectionWriter;
 use crate::context::Context;
 use crate::rows::Row;
 use bytes::Bytes;
@@ -21,7 +21,7 @@ pub struct SweepStep {
 /// Sweeps up to `rows_max` rows. None where nothing is to be swept.
 pub fn sweep(header: &CollectionHeader, rows: &dyn CollectionRows, rows_max: usize) -> Option<SweepStep> {
     let sweep = header.sweep.as_ref()?;
-    let mut writer = Writer::new(header, rows);
+    let mut writer = CollectionWriter::new(header, rows);
     let mut found = Vec::new();
     rows.scan(&view::elements_after(sweep.after.as_deref()), Direction::Up, &mut |row, value| {
         let name = view::element_name(row).expect("a row that we wrote can be read");
@@ -72,7 +72,7 @@ pub fn expire_fields(
     if due.is_empty() {
         return None;
     }
-    let mut writer = Writer::new(header, rows);
+    let mut writer = CollectionWriter::new(header, rows);
     for name in due {
         let stored = writer.load(&name);
         let mut state = stored.state.clone();
@@ -81,6 +81,22 @@ pub fn expire_fields(
     }
     let (header, rows) = writer.finish();
     Some(CollectionChange { header, rows, verdict: TypeVerdict::Same })
+}
+
+/// When the first field of a collection expires.
+pub fn first_expiry(rows: &dyn CollectionRows) -> Option<u64> {
+    let mut first = None;
+    rows.scan(&view::expiries_upto(u64::MAX), Direction::Up, &mut |row, _| {
+        first = view::expires_ms(row);
+        false
+    });
+    first
+}
+
+/// When the first of the fields that rows are about to say expires.
+pub fn next_expiry(changed: &[Row]) -> Option<u64> {
+    let put = changed.iter().filter(|row| row.value.is_some());
+    put.filter_map(|row| view::expires_ms(&row.key)).min()
 }
 
 fn cleared_amounts(header: &CollectionHeader, name: &Bytes, row: &Bytes) -> Option<ElementDelta> {

@@ -219,7 +219,7 @@ pub(super) fn check_derived(replica: &Replica) -> Result<(), String> {
         let (from, to, direction) = (Decimal(i128::MIN), Decimal(i128::MAX), Direction::Up);
         let all = ScorePaging { from, to, direction, after: None, limit: usize::MAX };
         let by_score = page_by_score(header, &replica.rows, &all);
-        let names: Vec<Bytes> = by_score.into_iter().map(|entry| entry.name).collect();
+        let names: Vec<Bytes> = by_score.entries.into_iter().map(|entry| entry.name).collect();
         expect(header.sweep.is_some() || names == ordered, "scores are in order")?;
     }
     for (rank, name) in ordered.iter().enumerate() {

@@ -42,7 +42,7 @@ pub enum RangeOrder {
 }
 
 impl RowRange {
-    /// Nothing is in it.
+    /// Whether the collection has no visible element.
     pub fn is_empty(&self) -> bool {
         self.from >= self.to
     }
@@ -103,6 +103,12 @@ pub fn expiry_row(expires_ms: u64, name: &[u8]) -> Bytes {
 /// The name in a row of an expiry.
 pub fn expiry_row_name(key: &[u8]) -> Option<Bytes> {
     key.strip_prefix(&[BY_EXPIRY])?.get(size_of::<u64>()..).map(Bytes::copy_from_slice)
+}
+
+/// The time in a row of an expiry.
+pub fn expires_ms(key: &[u8]) -> Option<u64> {
+    let time = key.strip_prefix(&[BY_EXPIRY])?.first_chunk()?;
+    Some(u64::from_be_bytes(*time))
 }
 
 /// Rows of expiries up to a time.

@@ -7,11 +7,12 @@ use super::hyper_log_log::RANKS;
 use super::ranges::{ItemChange, RangeSummary, RangeTree};
 use super::view::{self, CollectionRows, RangeOrder};
 use crate::context::Context;
+use crate::mutant::Mutant;
 use crate::rows::Row;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use bytes::Bytes;
 
-pub(super) struct Writer<'a> {
+pub(super) struct CollectionWriter<'a> {
     pub header: CollectionHeader,
     draft: Draft<'a>,
 }
@@ -29,9 +30,9 @@ pub(super) struct StoredElement {
     pub state: ElementState,
 }
 
-impl<'a> Writer<'a> {
-    pub fn new(header: &CollectionHeader, rows: &'a dyn CollectionRows) -> Writer<'a> {
-        Writer { header: header.clone(), draft: Draft::new(rows) }
+impl<'a> CollectionWriter<'a> {
+    pub fn new(header: &CollectionHeader, rows: &'a dyn CollectionRows) -> CollectionWriter<'a> {
+        CollectionWriter { header: header.clone(), draft: Draft::new(rows) }
     }
 
     pub fn finish(self) -> (CollectionHeader, Vec<Row>) {
@@ -46,7 +47,7 @@ impl<'a> Writer<'a> {
 
     /// Puts a state in the place of what is stored.
     pub fn store(&mut self, name: &[u8], stored: &StoredElement, state: &ElementState) {
-        // What goes must not come back with a delta that is late.
+        // A late delta must not bring back what is removed.
         for dot in stored.state.dots() {
             if !state.cells.iter().any(|cell| cell.dot == dot) && !self.header.context.covers(dot) {
                 self.header.context.join(&Context::of_dot(dot));
@@ -149,7 +150,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Everything that a clear has seen is gone. Rows go behind it.
+    /// Clears everything that the context has seen. The rows are removed later by a sweep.
     pub fn clear(&mut self, seen: &Context, origin: Origin) {
         let header = &mut self.header;
         if header.cleared.dominates(seen) {

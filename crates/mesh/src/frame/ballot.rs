@@ -1,10 +1,10 @@
 //! The bytes of what replicas say to each other to decide about a key by ballots.
 
-use super::{Frame, OpId, RequestNote, begin, key, optional, put_optional};
+use super::{Frame, OpId, RequestNote, begin, key};
 use crate::ballot::{Ballot, Round};
 use crate::record::REQUESTS_MAX;
 use crate::watermarks::Watermarks;
-use base::codec::{Reader, put_bytes, put_varint};
+use base::codec::{Reader, put_bytes, put_optional, put_varint};
 
 pub(super) fn encode(frame: &Frame, out: &mut Vec<u8>) {
     match frame {
@@ -56,9 +56,9 @@ pub(super) fn decode(number: u8, id: OpId, reader: &mut Reader) -> Option<Frame>
             round: optional_round(reader)?,
             granted: reader.bool()?,
             prior: optional_round(reader)?,
-            record: optional(reader)?,
+            record: reader.optional()?,
             marks: Watermarks::decode(reader)?,
-            attempts: optional(reader)?,
+            attempts: reader.optional()?,
         },
         52 => Frame::Accept { id, key: key(reader)?, record: reader.bytes()?, notes: notes(reader)? },
         53 => Frame::Accepted { id, ballot: Ballot::decode(reader)?, passed: optional_round(reader)? },

@@ -1,12 +1,12 @@
 //! The pages of an exchange: the entries of one side in the buckets that differ, and the other side's answer.
 
-use super::{OpId, Shard, key, optional_key, put_optional, put_records, put_shard, records, shard};
+use super::{OpId, Shard, key, optional_key, put_records, put_shard, records, shard};
 use crate::actor::RegionId;
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::tree::{Buckets, TREE_LEAVES};
 use crate::watermarks::{REGIONS_MAX, Watermarks};
-use base::codec::{Reader, put_bytes, put_varint};
+use base::codec::{Reader, put_bytes, put_optional, put_varint};
 use bytes::Bytes;
 
 /// What the sender has in the differing buckets, in `(after, upto]`.

@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::op::{Attributes, Op};
 use crate::record::{Fence, Kind};
 use crate::request::Level;
-use crate::request::Missing;
+use crate::request::{Missing, ScanView};
 use crate::tree::Buckets;
 use base::{Code, NodeId};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ fn frames() -> Vec<Frame> {
     let actor = Actor { region: RegionId(9), node: NodeId(3), incarnation: 2 };
     let dot = crate::actor::Dot { actor, counter: 4 };
     let shard = Shard { partition: Partition(7), copies: 3 };
-    let known = vec![(actor, Stamp(77))];
+    let known = vec![(Writer::Actor(actor), Stamp(77)), (Writer::Region(RegionId(9)), Stamp(78))];
     let mut marks = Watermarks::default();
     marks.raise(RegionId(9), Stamp(5));
     let attributes = Attributes {
@@ -27,6 +27,7 @@ fn frames() -> Vec<Frame> {
         metadata: vec![(Bytes::from_static(b"n"), Bytes::from_static(b"v"))],
         schema: 2,
         handler: Some(Bytes::from_static(b"max")),
+        operation: None,
         request: Some(11),
         level: Level::GlobalQuorum,
         after: Stamp(6),
@@ -72,8 +73,11 @@ fn frames() -> Vec<Frame> {
         Reply::Unavailable { acks: 1, needed: 2, missing: Missing::default() },
         Reply::Refused(Code::FencePassed),
     ];
-    let origin = Some(WriteOrigin { stamp: Stamp(7), remaining_ms: 4_000, check: StampCheck::Replica });
-    frames.push(Frame::Forward { id, origin, write: Arc::new(write(Op::Delete)) });
+    for operation in [None, Some(u64::MAX)] {
+        let origin =
+            WriteOrigin { stamp: Stamp(7), remaining_ms: 4_000, check: StampCheck::Replica, operation };
+        frames.push(Frame::Forward { id, origin: Some(origin), write: Arc::new(write(Op::Delete)) });
+    }
     frames.push(Frame::FetchFor { id, key: key.clone(), request: 77 });
     frames.push(Frame::FetchedFor { id, record: None, attempts: Some(value.clone()) });
     frames.push(Frame::Behind { id, stamp: Stamp(8), check: StampCheck::Quorum });
@@ -103,6 +107,7 @@ fn frames() -> Vec<Frame> {
         Frame::Fetch { id, key: key.clone() },
         Frame::Fetched { id, record: Some(value.clone()), marks: marks.clone() },
         Frame::Collect { id, namespace_id: 4, start: Bytes::new(), end: Some(value.clone()), limit: 100 },
+        Frame::Gather { id, wanted: Box::new(gather(&value)) },
         Frame::Collected { id, records: vec![(key, value.clone())], upto: None },
         Frame::Declined { id },
         Frame::NoSpace { id },
@@ -161,4 +166,19 @@ proptest! {
     fn whatever_bytes_come_reading_a_frame_does_not_panic(bytes: Vec<u8>) {
         let _ = Envelope::decode(Bytes::from(bytes));
     }
+}
+
+fn gather(name: &Bytes) -> ScanRange {
+    let view = ScanView { keys_only: true, reverse: true };
+    ScanRange { namespace_id: 4, start: name.clone(), end: Some(name.clone()), limit: 100, view }
+}
+
+#[test]
+fn a_view_that_is_not_known_is_no_frame() {
+    let name = Bytes::from_static(b"n");
+    let frame = Frame::Gather { id: OpId(1), wanted: Box::new(gather(&name)) };
+    let mut bytes = Envelope { epoch: Epoch(1), frame }.encode().to_vec();
+    assert_eq!(bytes.pop(), Some(3));
+    bytes.push(4);
+    assert_eq!(Envelope::read(bytes.into()), Err(FrameError::Malformed));
 }

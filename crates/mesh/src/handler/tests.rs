@@ -98,7 +98,7 @@ fn without_its_handler_the_last_write_shows_and_that_is_told() {
 #[test]
 fn a_registry_survives_a_round_trip_and_cut_bytes_are_refused() {
     let handlers = Handlers::default().register("mine", "larger", &Words, HERE).unwrap();
-    let bytes = handlers.encode();
+    let bytes = handlers.encode(FormatLevel::NEWEST);
     assert_eq!(Handlers::decode(bytes.clone()), Some(handlers));
     (0..bytes.len()).for_each(|cut| assert_eq!(Handlers::decode(bytes.slice(..cut)), None));
 }

@@ -4,6 +4,7 @@
 
 pub mod ballot;
 mod custom;
+pub mod elements;
 pub mod forward;
 pub mod global;
 pub mod listing;
@@ -17,12 +18,15 @@ pub mod writes;
 use crate::frame::OpId;
 use crate::handler::Handlers;
 use crate::mesh::Turn;
+use crate::mesh::feed::FeedOp;
 use crate::mesh::remote_regions::apply_remote::ApplyRemoteOp;
 use crate::mesh::remote_regions::streams::RegionSendOp;
 use crate::mesh::repair::exchange::ExchangeOp;
 use crate::mesh::repair::hints::HintOp;
+use crate::mesh::repair::walk::WalkOp;
 use ballot::{Proposals, ProposeOp};
 use base::{IdMap, Instant, NodeId, ReplyToken};
+use elements::ReadElementsOp;
 use forward::{ForwardOp, ForwardedNames};
 use global::GlobalReadOp;
 use listing::ListOp;
@@ -32,6 +36,7 @@ use sessions::SessionReadOp;
 use std::collections::BTreeMap;
 use timers::Timers;
 use writes::WriteOp;
+use writes::collections::GatherOp;
 
 /// The requester that waits for the end of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +52,8 @@ pub(in crate::mesh) enum Client {
     GlobalRead(OpId),
     /// A node of another region.
     RemoteNode(NodeId, OpId),
+    /// A key of a page that is in doubt: the scan, and the place of the key.
+    ScanRead(OpId, usize),
 }
 
 #[derive(Debug)]
@@ -65,6 +72,13 @@ pub(in crate::mesh) enum Operation {
     SessionRead(Box<SessionReadOp>),
     GlobalRead(Box<GlobalReadOp>),
     Propose(Box<ProposeOp>),
+    /// A question of a follower here to another node.
+    Feed(FeedOp),
+    ReadElements(Box<ReadElementsOp>),
+    /// A write to a collection that asks first.
+    Gather(Box<GatherOp>),
+    /// A comparison of a collection with a peer.
+    Walk(Box<WalkOp>),
 }
 
 #[derive(Debug)]
@@ -86,10 +100,11 @@ pub(in crate::mesh) struct Coordinator {
 }
 
 impl Coordinator {
-    /// Ids of another start are not taken for ids of this one.
-    pub fn new(boot: u64) -> Coordinator {
+    /// Ids of another start are not taken for ids of this one, nor are those of another incarnation, whose starts were
+    /// counted from one as well.
+    pub fn new(incarnation: u32, boot: u64) -> Coordinator {
         Coordinator {
-            last_id: boot << 40,
+            last_id: boot.wrapping_add(u64::from(incarnation)) << 40,
             operations: IdMap::default(),
             timers: Timers::default(),
             batches: Batches::default(),
@@ -108,6 +123,12 @@ impl Coordinator {
             self.timers.retain(|id| self.operations.contains(&id));
         }
         id
+    }
+
+    /// A name for a write, which no node gives twice.
+    pub fn name_operation(&mut self, me: NodeId) -> u64 {
+        self.last_id += 1;
+        base::rng::mix(me.0 ^ base::rng::mix(self.last_id)).max(1)
     }
 
     pub fn finish(&mut self, id: OpId) -> Option<Pending> {

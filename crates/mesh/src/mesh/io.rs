@@ -23,7 +23,7 @@ pub struct Params {
     pub boot: u64,
     /// The disk is empty although others count on this node: it serves when it has caught up.
     pub wiped: bool,
-    /// It is not known yet which incarnation of the node the others count on: it forwards requests, keeps nothing and answers
+    /// The node does not know yet which of its incarnations the others count on: it forwards requests, keeps nothing and answers
     /// no peer, until `Input::Enrolled`.
     pub unenrolled: bool,
     /// How far ahead of this node's clock another's is believed.
@@ -63,7 +63,7 @@ pub enum Input {
     DiskSpace(DiskSpace),
     /// What was agreed on, or what a peer has handed over.
     Topology(Topology),
-    /// A guest is the node that the others count on from now on, with or without what an earlier life had.
+    /// An unenrolled node is the one that the others count on from now on, with or without what an earlier incarnation had.
     Enrolled {
         wiped: bool,
     },
@@ -97,7 +97,7 @@ pub enum Destination {
         region: RegionId,
         node: NodeId,
     },
-    /// One of its nodes: the machine knows none of them yet.
+    /// Any node of the region: the machine knows none of them yet.
     AnyOf(RegionId),
 }
 
@@ -109,7 +109,7 @@ pub struct Output {
     pub persist: Option<Persist>,
     pub flush: Option<Flush>,
     /// Rows that the store has now, to be dropped on a thread where no request waits.
-    pub spent: Option<FlushedRows>,
+    pub flushed_rows: Option<FlushedRows>,
     pub replies: Vec<(ReplyToken, Reply)>,
     /// For the controller.
     pub reports: Vec<MoveReport>,
@@ -142,7 +142,7 @@ pub enum MeshEvent {
         records: usize,
     },
     Purged(usize),
-    /// Something was refused because the disk has no room for it, and that there is room again.
+    /// Something was refused because the disk has no space for it, and that there is space again.
     NoSpace,
     SpaceAgain,
     /// A node that was not in step serves.

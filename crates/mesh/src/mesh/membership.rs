@@ -13,10 +13,11 @@ use crate::key::Key;
 use crate::mesh::coordinator::writes::Route;
 use crate::mesh::io::Params;
 use crate::moves::majority;
+use crate::mutant::Mutant;
 use crate::peers::PeerHealth;
 use crate::ring::Partition;
 use crate::topology::{MovePhase, Topology};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Instant, NodeId};
 use far_stamps::FarStamps;
 use routes::Routes;
@@ -29,16 +30,16 @@ const HELLO_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Default)]
 pub(in crate::mesh) struct Readiness {
-    /// It is not known yet which incarnation of the node the others count on.
+    /// The node does not know yet which of its incarnations the others count on.
     unenrolled: bool,
     is_ready: bool,
-    /// Has lost its disk and not finish_session_read everything back yet.
+    /// The node has lost its disk and has not caught up yet.
     wiped: bool,
     heard: BTreeSet<NodeId>,
     hello_at: Instant,
 }
 
-/// Who keeps what, who answers, and whether this node serves.
+/// The nodes that keep each partition, those that answer, and whether this node serves.
 pub(in crate::mesh) struct Membership {
     pub me: NodeId,
     pub topology: Topology,
@@ -92,7 +93,7 @@ impl Membership {
 
     /// What the node that wanted something stored is told. A replica that has lost what it acknowledged before does not know
     /// what the record has lost against.
-    pub(in crate::mesh) fn outcome_told(&self, outcome: StoreOutcome) -> StoreOutcome {
+    pub(in crate::mesh) fn reported_outcome(&self, outcome: StoreOutcome) -> StoreOutcome {
         let is_kept = matches!(outcome, StoreOutcome::Applied | StoreOutcome::Superseded(_));
         let forgot = self.readiness.is_wiped() && !planted(Mutant::RefillingAcknowledged);
         if is_kept && forgot { StoreOutcome::Refilling } else { outcome }
@@ -106,7 +107,7 @@ impl Membership {
         self.route(shard.partition, shard.copies).everyone().any(|node| node == self.me)
     }
 
-    /// Is in the new list of a shard that has not moved yet, and not in the old one.
+    /// Whether this node is in the new list of a shard that has not moved yet, and not in the old one.
     pub(in crate::mesh) fn is_newcomer(&self, shard: Shard) -> bool {
         let route = self.route(shard.partition, shard.copies);
         let pending = self.topology.phase(shard.partition) == MovePhase::Pending;
@@ -137,7 +138,7 @@ impl Membership {
         all_shards(&self.topology)
     }
 
-    /// Who keeps the partitions of a namespace, in their order.
+    /// The nodes that keep the partitions of a namespace, in their order.
     pub(in crate::mesh) fn lists(&self, namespace_id: u32) -> Vec<Arc<Route>> {
         let copies = self.topology.copies(namespace_id).unwrap_or(0);
         Partition::all().map(|partition| self.route(partition, copies).clone()).collect()

@@ -9,7 +9,7 @@ pub mod streams;
 use crate::actor::{Actor, Dot, RegionId};
 use crate::mesh::membership::routes::Routes;
 use crate::mesh::membership::witness::{TopologyWitnesses, is_far_behind};
-use crate::mesh::repair::exchange::{CompareRequest, LeavesReply};
+use crate::mesh::repair::exchange::{CompareRequest, LeavesReply, UnderWay};
 use crate::mesh::{Destination, Mesh, MeshEvent, Now, Turn};
 
 use crate::frame::{Envelope, Frame, OpId, RegionHeartbeat, Shard, StoreReason};
@@ -17,6 +17,7 @@ use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::log::LogHead;
 use crate::mesh::replica::storage::Storage;
+use crate::mutant::Mutant;
 use crate::peers::PeerHealth;
 use crate::record::Kind;
 use crate::regions::Regions;
@@ -25,7 +26,7 @@ use crate::stream::RegionStream;
 use crate::topology::{MEMBERS_MAX, Topology};
 use crate::watermarks::REGIONS_MAX;
 use base::limits::MESH_REPLICATION_LOG_BYTES_MAX;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Instant, NodeId};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -51,7 +52,7 @@ pub(in crate::mesh) struct RemoteRegions {
     pub durable: u64,
     /// The head has changed in this turn.
     pub is_dirty: bool,
-    /// What the log may take before it is cut for regions that are away.
+    /// The bytes that the log may take before it is cut for regions that are away.
     pub log_bytes_max: u64,
     /// The last heartbeat of each node of another region: how far its log is applied here.
     pub positions: BTreeMap<Actor, RegionHeartbeat>,
@@ -75,7 +76,7 @@ pub(in crate::mesh) struct RemoteRegion {
     pub stream: RegionStream,
     /// The row that holds the stream.
     pub saved: Bytes,
-    pub exchanges: usize,
+    pub exchanges: UnderWay,
     /// Shards that were the same on both sides when they were last compared.
     pub same: BTreeSet<Shard>,
     /// Which shard is compared next, and when the round ends.
@@ -151,7 +152,7 @@ impl RemoteRegions {
         self.nodes.retain(|node, _| topology.member(*node).is_none());
     }
 
-    /// The region of a node that is not of this one.
+    /// The region of a node, if it is another region.
     pub fn region_of(&self, node: NodeId) -> Option<RegionId> {
         self.nodes.get(&node).copied()
     }
@@ -272,7 +273,7 @@ impl Mesh {
         for region in table.others(here) {
             if !self.remote.others.contains_key(&region) {
                 let mut other = RemoteRegion { since: t.now.at, ..RemoteRegion::default() };
-                // What was written before is not in the log.
+                // Earlier writes are not in the log.
                 let upto = self.replica.dots.last().max(self.remote.log.last);
                 other.stream.skip(upto, self.replica.clock.tick(t.now.wall_ms));
                 self.remote.others.insert(region, other);
@@ -341,6 +342,10 @@ impl Mesh {
             }
             Frame::Page(page) => self.step_page(t, from, *page),
             Frame::Answer(answer) => self.step_answer(t, from, *answer),
+            Frame::CollectionQuery { id, key, purpose, question } => {
+                self.step_look(t, from, id, &key, purpose, &question);
+            }
+            Frame::CollectionAnswer { id, view } => self.step_collection_answer(t, from, id, *view),
             Frame::Synced { shard, known, marks } => self.step_synced(t, from, shard, known, marks),
             // Frames within one region only.
             _ => {}

@@ -3,6 +3,7 @@
 //! is a method of `Replica` and touches nothing else of the node.
 
 mod claims;
+pub mod collections;
 mod full_disk;
 mod identity;
 pub mod promises;
@@ -15,11 +16,13 @@ use crate::actor::Actor;
 use crate::dots::DotAllocator;
 use crate::hlc::{HybridClock, Stamp};
 use crate::key::Key;
+use crate::mesh::feed::FeedSource;
 use crate::mesh::io::{Output, Params};
 use crate::rows::{self, Rows};
 use crate::topology::Topology;
 use base::Instant;
 use base::limits::MESH_FLUSH_LOG_BYTES;
+use collections::Collections;
 use full_disk::SpaceState;
 use identity::Identity;
 use promises::Promises;
@@ -36,7 +39,7 @@ pub(in crate::mesh) struct Replica {
     pub dots: DotAllocator,
     /// Durable: no stamp at or below it will be given, and everything given up to it is durable here.
     pub floor: Stamp,
-    /// The same before it is durable.
+    /// The same bound before it is durable.
     pub promised: Stamp,
     pub storage: Storage,
     space_state: SpaceState,
@@ -44,6 +47,8 @@ pub(in crate::mesh) struct Replica {
     pub promises: Promises,
     /// Requests of which this node knows several attempts and has not all of them yet, by key.
     repeated: BTreeMap<Key, BTreeSet<u64>>,
+    pub feed: FeedSource,
+    pub collections: Collections,
 }
 
 impl Replica {
@@ -51,6 +56,7 @@ impl Replica {
         let identity = stored_identity(&storage, rows);
         let identity = identity.filter(|identity| identity.incarnation == params.actor.incarnation);
         let (dots, floor) = identity.map_or((0, Stamp::ZERO), |identity| (identity.dots, identity.floor));
+        let seed = u64::from(params.actor.incarnation) << 32 ^ params.boot ^ params.actor.node.0;
         Replica {
             actor: params.actor,
             clock: HybridClock::new(floor, params.drift_max),
@@ -61,6 +67,8 @@ impl Replica {
             shards: Shards::load(topology, &storage, rows),
             promises: Promises::load(topology, &storage, rows),
             repeated: BTreeMap::new(),
+            feed: FeedSource::load(seed, floor, &storage, rows),
+            collections: Collections::default(),
             storage,
         }
     }

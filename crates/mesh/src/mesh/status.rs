@@ -12,15 +12,15 @@ use std::collections::BTreeMap;
 pub struct MachineStatus {
     pub epoch: Epoch,
     pub is_serving: bool,
-    /// The disk has no room, so nothing that grows is taken in.
+    /// The disk has no space, so nothing that grows is accepted.
     pub is_full: bool,
     /// Shards that this node keeps.
     pub n_shards: usize,
-    /// Of those, shards that it is still taking over.
+    /// How many of those shards it is still taking over.
     pub n_filling: usize,
     /// Everything up to this stamp is on every replica of every shard of this node.
     pub repaired_upto: Stamp,
-    /// Of every record that is here; none while it is counted.
+    /// The digest of all records of this node; none while it is computed.
     pub digest: Option<u64>,
     pub down: Vec<NodeId>,
     /// For whom hints wait.

@@ -53,7 +53,7 @@ impl Default for Generation {
 }
 
 impl Generation {
-    /// One that begins, with room for as many rows as the last one had.
+    /// An empty generation, with capacity for as many rows as the last one had.
     pub fn after(last: &Generation) -> Generation {
         let section = |idx| Section::after(&last.sections[idx]);
         Generation { sections: Box::new(std::array::from_fn(section)), len: 0 }

@@ -13,7 +13,7 @@ pub(super) struct Order {
 #[derive(Debug, Default)]
 struct PrefixGroup {
     slots: Vec<RowSlot>,
-    /// So many from the first are in order.
+    /// So many slots at the beginning are sorted.
     n_sorted: usize,
 }
 
@@ -47,7 +47,7 @@ impl Order {
         rows: &'a Generation,
         from: &'a [u8],
         to: &'a [u8],
-    ) -> impl Iterator<Item = &'a RowEntry> + 'a {
+    ) -> impl DoubleEndedIterator<Item = &'a RowEntry> + 'a {
         let within = move |group: &'a PrefixGroup| group.within(rows, from, to);
         self.groups[self.span(from, to)].iter().flat_map(within).map(|slot| rows.at(*slot))
     }

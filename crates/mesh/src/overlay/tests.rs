@@ -30,6 +30,11 @@ impl Rows for MemoryRows {
             }
         }
     }
+
+    fn scan_down(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, visit: &mut dyn FnMut(&[u8], &Bytes) -> bool) {
+        let mut rows = self.0.range::<[u8], _>((from, to));
+        while rows.next_back().is_some_and(|(key, value)| visit(key, value)) {}
+    }
 }
 
 /// Short ones, so that they meet, over several shelves.
@@ -48,6 +53,21 @@ fn scanned(
 ) -> Vec<(Vec<u8>, Bytes)> {
     let mut seen = Vec::new();
     overlay.scan(rows, from, to, &mut |key, value| {
+        seen.push((key.to_vec(), value.clone()));
+        seen.len() < most
+    });
+    seen
+}
+
+fn scanned_down(
+    overlay: &Overlay,
+    rows: &MemoryRows,
+    from: &[u8],
+    to: &[u8],
+    most: usize,
+) -> Vec<(Vec<u8>, Bytes)> {
+    let mut seen = Vec::new();
+    overlay.scan_down(rows, from, to, &mut |key, value| {
         seen.push((key.to_vec(), value.clone()));
         seen.len() < most
     });
@@ -73,9 +93,12 @@ proptest! {
                 2 => {
                     let (from, to, most) = (any_key(&mut rng), any_key(&mut rng), rng.between(1, 20) as usize);
                     let inside = model.iter().filter(|(key, _): &(&Bytes, &Bytes)| from <= **key && **key < to);
-                    let expected: Vec<_> =
-                        inside.take(most).map(|(key, value)| (key.to_vec(), value.clone())).collect();
+                    let inside: Vec<_> =
+                        inside.map(|(key, value)| (key.to_vec(), value.clone())).collect();
+                    let expected: Vec<_> = inside.iter().take(most).cloned().collect();
                     prop_assert_eq!(scanned(&overlay, &rows, &from, &to, most), expected);
+                    let expected: Vec<_> = inside.into_iter().rev().take(most).collect();
+                    prop_assert_eq!(scanned_down(&overlay, &rows, &from, &to, most), expected);
                 }
                 _ => {
                     let key = Bytes::from(any_key(&mut rng));

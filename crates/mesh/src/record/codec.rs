@@ -4,11 +4,12 @@
 //! Fields that a version does not know are kept and written again.
 
 use super::{
-    Body, DecidedRequest, Fence, Header, Kind, METADATA_MAX, RECENT_MAX, REQUESTS_MAX, RareFields,
-    RecentRequest, Record,
+    Body, COLLECTION_ERA, CollectionBody, DecidedRequest, Fence, Header, Kind, METADATA_MAX, RECENT_MAX,
+    REQUESTS_MAX, RareFields, RecentRequest, Record,
 };
 use crate::actor::{Dot, RegionId};
 use crate::ballot::Ballot;
+use crate::collection::{CollectionDelta, CollectionHeader, ElementEntry};
 use crate::context::Context;
 use crate::counter::CounterState;
 use crate::hlc::Stamp;
@@ -20,6 +21,11 @@ use bytes::Bytes;
 /// The first version, and one that also knows handlers.
 const FIRST: u8 = 1;
 const WITH_HANDLER: u8 = 2;
+
+/// Whether the record of a collection holds its header, a delta, or the answer to an operation.
+const HEADER: u8 = 0;
+const DELTA: u8 = 1;
+const CHANGED: u8 = 2;
 
 const TOMBSTONE: u8 = 1;
 
@@ -36,12 +42,14 @@ mod tag {
     /// In every version: a node that does not know it keeps it as it is.
     pub const BALLOT: u64 = 9;
     pub const REQUESTS: u64 = 10;
+    pub const REPLACES_APART: u64 = 11;
+    pub const REFUSED: u64 = 12;
 
     /// Whether a version has this tag.
     pub fn is_known(tag: u64, version: u8) -> bool {
         match tag {
             HANDLER => version >= super::WITH_HANDLER,
-            tag => tag <= REQUESTS,
+            tag => tag <= REFUSED,
         }
     }
 }
@@ -150,11 +158,32 @@ fn encode_late(header: &Header, out: &mut Vec<u8>) {
     if let Some(rare) = header.rare.as_ref().filter(|rare| !rare.requests.is_empty()) {
         put_field(out, tag::REQUESTS, |field| encode_requests(&rare.requests, field));
     }
-    put_unknown(out, &|tag| tag > tag::REQUESTS);
+    if header.replaces_apart() {
+        put_field(out, tag::REPLACES_APART, |_| {});
+    }
+    let refused = refused_of(header.rare.as_ref().map_or(&[], |rare| &rare.requests));
+    if refused != 0 {
+        put_field(out, tag::REFUSED, |field| put_varint(field, refused));
+    }
+    put_unknown(out, &|tag| tag > tag::REFUSED);
+}
+
+/// A bit for each request that was refused, the lowest for the oldest.
+fn refused_of(requests: &[DecidedRequest]) -> u64 {
+    let bits = requests.iter().take(REQUESTS_MAX).enumerate();
+    bits.fold(0, |refused, (nth, request)| refused | u64::from(request.is_refused) << nth)
+}
+
+/// None if a bit is of no request, or none is set.
+fn mark_refused(requests: &mut [DecidedRequest], refused: u64) -> Option<()> {
+    for (nth, request) in requests.iter_mut().enumerate() {
+        request.is_refused = refused >> nth & 1 == 1;
+    }
+    (refused != 0 && refused_of(requests) == refused).then_some(())
 }
 
 fn encode_requests(requests: &[DecidedRequest], out: &mut Vec<u8>) {
-    for DecidedRequest { request, body, stamp, dot } in requests {
+    for DecidedRequest { request, body, stamp, dot, is_refused: _ } in requests {
         for number in [*request, *body, stamp.0] {
             out.extend_from_slice(&number.to_le_bytes());
         }
@@ -175,7 +204,45 @@ fn encode_body(body: &Body, out: &mut Vec<u8>) {
         Body::Counter(counter) => counter.encode(out),
         Body::Set(set) => set.encode(out),
         Body::Siblings(siblings) => siblings.encode(out),
+        Body::Collection(body) => {
+            let (sort, bytes) = match &**body {
+                CollectionBody::Header(header) => (HEADER, header.encode()),
+                CollectionBody::Delta(delta) => (DELTA, delta.encode()),
+                CollectionBody::Changed(header, _) => (CHANGED, header.encode()),
+            };
+            out.push(sort);
+            put_bytes(out, &bytes);
+            if let CollectionBody::Changed(_, elements) = &**body {
+                ElementEntry::encode_all(elements, out);
+            }
+        }
     }
+}
+
+fn decode_collection(reader: &mut Reader) -> Option<Body> {
+    let (sort, bytes) = (reader.u8()?, reader.bytes()?);
+    let body = match sort {
+        HEADER => CollectionBody::Header(CollectionHeader::decode(bytes)?),
+        DELTA => CollectionBody::Delta(CollectionDelta::decode(bytes)?),
+        CHANGED => {
+            CollectionBody::Changed(CollectionHeader::decode(bytes)?, ElementEntry::decode_all(reader)?)
+        }
+        _ => return None,
+    };
+    Some(Body::Collection(Box::new(body)))
+}
+
+/// The type is that of the record, and a delta holds what it may.
+fn is_lawful_collection(record: &Record) -> bool {
+    let Body::Collection(body) = &record.body else { return true };
+    let (of, context) = match &**body {
+        CollectionBody::Header(header) | CollectionBody::Changed(header, _) => (header.of, &header.context),
+        CollectionBody::Delta(delta) => (delta.of, &delta.context),
+    };
+    let same_type = record.kind.collection() == Some(of.kind) && of.era == record.era;
+    let is_lawful = record.collection_delta().is_none_or(|delta| delta.is_lawful());
+    let is_plain = record.ballot().is_none() && record.header.expires_ms.is_none();
+    context.is_empty() && same_type && record.era == COLLECTION_ERA && is_lawful && is_plain
 }
 
 fn decode_body(kind: Kind, reader: &mut Reader) -> Option<Body> {
@@ -184,6 +251,9 @@ fn decode_body(kind: Kind, reader: &mut Reader) -> Option<Body> {
         Kind::GrowingCounter | Kind::Counter | Kind::Numeric => Body::Counter(CounterState::decode(reader)?),
         Kind::Set => Body::Set(OrSet::decode(reader)?),
         Kind::Siblings | Kind::Custom => Body::Siblings(Siblings::decode(reader)?),
+        Kind::Flag | Kind::Map | Kind::SortedSet | Kind::List | Kind::HyperLogLog | Kind::BigSet => {
+            decode_collection(reader)?
+        }
     })
 }
 
@@ -218,7 +288,7 @@ fn decode_fields(mut reader: Reader, version: u8) -> Option<Record> {
             field => decode_field(&mut record, tag, field)?,
         }
     }
-    Some(record)
+    Some(record).filter(is_lawful_collection)
 }
 
 fn decode_field(record: &mut Record, tag: u64, field: Bytes) -> Option<()> {
@@ -255,6 +325,8 @@ fn decode_rare(rare: &mut RareFields, tag: u64, mut reader: Reader, field: Bytes
         }
         tag::BALLOT => rare.ballot = Some(Ballot::decode(&mut reader)?),
         tag::REQUESTS => rare.requests = decode_requests(&mut reader)?,
+        tag::REPLACES_APART => rare.replaces_apart = true,
+        tag::REFUSED => mark_refused(&mut rare.requests, reader.varint()?)?,
         _ => return None,
     }
     reader.is_empty().then_some(())
@@ -264,7 +336,8 @@ fn decode_requests(reader: &mut Reader) -> Option<Vec<DecidedRequest>> {
     let mut requests = Vec::new();
     while !reader.is_empty() && requests.len() < REQUESTS_MAX {
         let (request, body, stamp) = (reader.u64()?, reader.u64()?, Stamp(reader.u64()?));
-        requests.push(DecidedRequest { request, body, stamp, dot: Dot::decode(reader)? });
+        let dot = Dot::decode(reader)?;
+        requests.push(DecidedRequest { request, body, stamp, dot, is_refused: false });
     }
     Some(requests).filter(|requests| !requests.is_empty())
 }

@@ -13,7 +13,11 @@ fn record() -> Record {
         schema: 3,
         handler: None,
         ballot: Some(Ballot { turn: 4, ..Ballot::default() }),
-        requests: vec![DecidedRequest { request: 78, body: 79, stamp: Stamp::at_ms(4_500), dot }],
+        requests: vec![
+            DecidedRequest { request: 78, body: 79, stamp: Stamp::at_ms(4_500), dot, is_refused: false },
+            DecidedRequest { request: 80, body: 81, stamp: Stamp::at_ms(4_600), dot, is_refused: true },
+        ],
+        replaces_apart: true,
         unknown: Vec::new(),
     };
     let header = Header {

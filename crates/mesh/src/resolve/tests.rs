@@ -30,7 +30,7 @@ fn the_four_ways_of_clocks_lead_where_they_should() {
     let other = put(Some(&old), 3, 3);
     let met = resolve(&new, &other);
     assert_eq!((met.causality, met.verdict), (Causality::Concurrent, MergeOutcome::Conflict));
-    assert_eq!(met.conflict, Some(Loss { winner: other.clone(), loser: new.clone() }));
+    assert_eq!(met.conflict, Some(LostWrite { winner: other.clone(), loser: new.clone() }));
     assert_eq!(met.record.body, other.body);
 }
 

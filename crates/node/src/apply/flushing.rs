@@ -3,9 +3,12 @@
 //! is reusable after the next flush, so removing ends with a flush that may be empty.
 
 use super::{Apply, ApplyOutput, Flush};
+use crate::file_usage::FileUsage;
+use crate::mutant::Mutant;
+use crate::overlay::Overlay;
 use base::limits::SWEEP_LINES_PER_FLUSH;
-use base::mutant::{Mutant, planted};
-use base::{Instant, ReadView, Row, Table};
+use base::mutant::planted;
+use base::{Index, Instant, Position, ReadView, Revision, Row, Table};
 use coord::rows;
 
 /// While something is being swept and little else is to be written, flushes come so many times as often.
@@ -19,29 +22,71 @@ const SWEEP_BEHIND_MAX: u64 = 5_000_000;
 /// memory; the rest absorbs changes while a disk is slow.
 const FLUSHES_WAITING: usize = 2;
 
+/// What is applied and not in the store yet, and when it was last written.
+pub(super) struct Flusher {
+    pub overlay: Overlay,
+    file_usage: FileUsage,
+    flushed: Position,
+    last_flush: Instant,
+    /// The number of the last flush.
+    number: u64,
+    /// The last revision with which a flush demanded that the index be up to date.
+    indexed: Revision,
+}
+
+impl Flusher {
+    pub fn new(now: Instant, applied: Position) -> Flusher {
+        Flusher {
+            overlay: Overlay::default(),
+            file_usage: FileUsage::default(),
+            flushed: applied,
+            last_flush: now,
+            number: 0,
+            indexed: Revision::ZERO,
+        }
+    }
+
+    /// The store was replaced. The number increases, so that the report of a flush of the old store is ignored.
+    pub fn installed(&mut self, now: Instant, applied: Position) {
+        let number = self.number + 1;
+        *self = Flusher { number, ..Flusher::new(now, applied) };
+    }
+
+    /// The flush of this number is durable; false for one of a store that was replaced.
+    pub fn on_flushed(&mut self, number: u64) -> bool {
+        let current = number == self.number;
+        if current {
+            self.overlay.flushed();
+            self.file_usage.flushed();
+        }
+        current
+    }
+}
+
 impl Apply {
     pub(super) fn flush_when_due(&mut self, now: Instant, view: &dyn ReadView, out: &mut ApplyOutput) {
-        if self.overlay.is_flushing() {
+        if self.flusher.overlay.is_flushing() {
             return;
         }
-        let worth_while = self.overlay.bytes() >= self.params.flush_bytes / FLUSHES_WAITING;
+        let worth_while = self.flusher.overlay.bytes() >= self.params.flush_bytes / FLUSHES_WAITING;
         if worth_while || self.next_flush().is_some_and(|due| due <= now) {
             out.flush = Some(self.freeze(now, Some(view)));
         }
     }
 
-    /// When there will be something to flush, if nothing more comes in until then.
+    /// When a flush is due if no more changes come.
     pub fn next_flush(&self) -> Option<Instant> {
         let removes = self.can_sweep() || self.held_bytes() > self.stored_bytes();
-        let something_new = self.applied.index > self.flushed.index || removes;
+        let something_new = self.applied.index > self.flusher.flushed.index || removes;
         // Little at a time and often: a long sweep delays requests.
         let often = if removes && self.is_calm() { SWEEPS_PER_INTERVAL } else { 1 };
         let interval = self.params.flush_interval / often;
-        (something_new && !self.overlay.is_flushing()).then(|| self.last_flush.after(interval))
+        (something_new && !self.flusher.overlay.is_flushing())
+            .then(|| self.flusher.last_flush.after(interval))
     }
 
     fn is_calm(&self) -> bool {
-        self.overlay.bytes() < SWEEPS_YIELD_BYTES
+        self.flusher.overlay.bytes() < SWEEPS_YIELD_BYTES
     }
 
     /// Compacted rows can be removed: no reader needs them any more.
@@ -60,11 +105,10 @@ impl Apply {
     /// Everything applied so far, as one write, and with a view some of what was compacted removed.
     fn freeze(&mut self, now: Instant, view: Option<&dyn ReadView>) -> Flush {
         let sweep_lines = self.sweep_lines();
-        self.flushes += 1;
-        self.last_flush = now;
-        self.flushed = self.applied;
-        self.file_usage.flush(self.stored_bytes());
-        let kept_back = planted(Mutant::AppliedIndexAhead).then(|| self.overlay.keep_back_newest()).flatten();
+        self.flusher.number += 1;
+        self.flusher.last_flush = now;
+        self.flusher.flushed = self.applied;
+        self.flusher.file_usage.flush(self.stored_bytes());
         let mut state = Vec::new();
         let mut emit = |table, key: &[u8], value: Option<&[u8]>| {
             state.push(Row {
@@ -73,11 +117,14 @@ impl Apply {
                 value: value.map(|value| value.to_vec().into()),
             });
         };
-        rows::state_rows(&self.state, self.applied, &mut emit);
+        let ahead = u64::from(planted(Mutant::AppliedIndexAhead));
+        let applied = Position { index: Index(self.applied.index.0 + ahead), ..self.applied };
+        rows::state_rows(&self.state, applied, &mut emit);
         // The sweep removes lines of the log, and an orderly shutdown should allow a quick start.
-        let index = view.is_none() || self.state.is_sweeping() && self.indexed < self.state.compacted();
+        let index =
+            view.is_none() || self.state.is_sweeping() && self.flusher.indexed < self.state.compacted();
         if index {
-            self.indexed = self.state.revision();
+            self.flusher.indexed = self.state.revision();
         }
         if let Some(view) = view.filter(|_| self.can_sweep()) {
             let window = self.window();
@@ -94,20 +141,18 @@ impl Apply {
         }
         self.state.take_rows(&mut emit);
         let index = index && !planted(Mutant::SweptBeforeIndexed);
-        let flush = self.overlay.freeze(self.flushes, self.applied, index, state);
-        self.overlay.add(kept_back.into_iter().collect());
-        flush
+        self.flusher.overlay.freeze(self.flusher.number, self.applied, index, state)
     }
 
     /// The last flush of an orderly shutdown, if there is anything to flush.
     pub fn flush_now(&mut self, now: Instant) -> Option<Flush> {
-        let due = self.applied.index > self.flushed.index && !self.overlay.is_flushing();
+        let due = self.applied.index > self.flusher.flushed.index && !self.flusher.overlay.is_flushing();
         due.then(|| self.freeze(now, None))
     }
 
     /// So much waits for the store that the caller should wait too.
     pub fn is_full(&self) -> bool {
-        self.overlay.is_flushing() && self.overlay.bytes() >= 2 * self.params.flush_bytes
+        self.flusher.overlay.is_flushing() && self.flusher.overlay.bytes() >= 2 * self.params.flush_bytes
     }
 
     /// Something that was compacted is still to be removed.
@@ -117,11 +162,11 @@ impl Apply {
 
     /// What rows take of the store's file, those included whose space cannot be reused yet.
     pub fn held_bytes(&self) -> u64 {
-        self.file_usage.bytes(self.stored_bytes())
+        self.flusher.file_usage.bytes(self.stored_bytes())
     }
 
     /// What is still to be written to the store.
     pub fn unflushed_bytes(&self) -> usize {
-        self.overlay.unflushed_bytes()
+        self.flusher.overlay.unflushed_bytes()
     }
 }

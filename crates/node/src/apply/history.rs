@@ -2,7 +2,6 @@
 //! now and then while something changes. While there is no space, nothing is kept.
 
 use super::{Apply, ApplyOutput};
-use crate::lease_clock::LeaderProposals;
 use base::Instant;
 use coord::{Command, HistoryWindow};
 use std::time::Duration;
@@ -16,15 +15,16 @@ impl Apply {
     }
 
     pub(super) fn mark_time(&mut self, now: Instant, millis: i64, out: &mut ApplyOutput) {
-        let Some(term) = self.lease_clock.term() else { return };
-        let recent = self.marked.is_some_and(|at| now.since(at) < MARK_INTERVAL);
+        self.state.note_compaction_time(millis);
+        if !self.leader.is_leading() {
+            return;
+        }
+        let recent = self.leader.marked.is_some_and(|at| now.since(at) < MARK_INTERVAL);
         if recent || self.params.history.is_none() || !self.state.needs_time_mark() {
             return;
         }
-        self.marked = Some(now);
-        let mut bytes = Vec::new();
-        Command::TimeMark { millis }.encode(&mut bytes);
-        out.proposals.push(LeaderProposals { term, commands: vec![bytes.into()] });
+        self.leader.marked = Some(now);
+        self.leader.propose([Command::TimeMark { millis }], out);
     }
 
     /// Rows without values that are kept of the past.

@@ -6,7 +6,8 @@ use crate::compaction_round::RoundReport;
 use base::limits::HOLD_IDLE_MILLIS_MAX;
 use base::{Instant, LeaseId, Revision};
 use bytes::Bytes;
-use coord::watch::{StreamId, WatchDescription, WatchId, WatchPosition};
+use coord::watch::{StreamId, WatchDescription, WatchId, WatchPositionCounts, WatchSelection};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Keys that are listed of one lease.
@@ -47,7 +48,7 @@ pub struct CompactionDescription {
 pub struct CompactionPin {
     pub reader: PinReader,
     pub needs: Revision,
-    /// It is too far behind, or was silent for too long, and delays nothing any more.
+    /// The reader is too far behind, or was silent for too long, and delays no compaction any more.
     pub is_given_up: bool,
 }
 
@@ -57,10 +58,34 @@ pub enum PinReader {
     LargeRead { unused: Duration },
 }
 
+/// The oldest revision that readers of each kind need; none without such a reader.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OldestNeeded {
+    pub watches: Option<Revision>,
+    pub large_reads: Option<Revision>,
+}
+
 impl Apply {
-    /// The watches of this member, so many at most.
-    pub fn describe_watches(&self, at_most: usize) -> Vec<WatchDescription> {
-        self.hub.describe(at_most)
+    pub fn oldest_needed(&self, now: Instant) -> OldestNeeded {
+        OldestNeeded { watches: self.hub.oldest_needed(), large_reads: self.holds.oldest(now) }
+    }
+
+    pub fn count_large_reads(&self, now: Instant) -> usize {
+        self.holds.iter(now).count()
+    }
+
+    pub fn count_watch_positions(&self) -> WatchPositionCounts {
+        self.hub.count_positions()
+    }
+
+    /// Watches of this member.
+    pub fn describe_watches(&self, selection: &WatchSelection) -> Vec<WatchDescription> {
+        self.hub.describe(selection)
+    }
+
+    /// How many watches each of these streams has.
+    pub fn sizes_of_streams(&self, streams: &BTreeSet<StreamId>) -> BTreeMap<StreamId, usize> {
+        self.hub.sizes_of(streams)
     }
 
     /// The leases after this one by their ids, so many at most.
@@ -81,9 +106,7 @@ impl Apply {
     pub fn describe_compaction(&self, now: Instant, at_most: usize) -> CompactionDescription {
         let lag_bound = self.lag_bound(now);
         let idle_max = Duration::from_millis(HOLD_IDLE_MILLIS_MAX);
-        let behind = self.hub.describe(usize::MAX).into_iter();
-        let behind = behind.filter(|it| matches!(it.position, WatchPosition::Behind | WatchPosition::Paused));
-        let watches = behind.map(|it| CompactionPin {
+        let watches = self.hub.describe_behind().map(|it| CompactionPin {
             reader: PinReader::Watch { stream: it.stream, watch: it.watch },
             needs: it.next,
             is_given_up: it.next < lag_bound,
@@ -104,13 +127,13 @@ impl Apply {
             lag_bound,
             is_sweeping: self.state.is_sweeping(),
             pins,
-            last_round: self.compactor.last_round().cloned(),
+            last_round: self.retention.compactor.last_round().cloned(),
         }
     }
 
     fn retention_goal(&self, now: Instant) -> Option<Revision> {
         let keep = self.params.compaction.keep?;
         let by_count = Revision(self.state.revision().0.saturating_sub_unsigned(keep.revisions));
-        Some(self.retention_timeline.aged(now)?.min(by_count))
+        Some(self.retention.ages.aged(now)?.min(by_count))
     }
 }

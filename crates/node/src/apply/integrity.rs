@@ -4,17 +4,31 @@
 
 use super::{Apply, ApplyOutput};
 use crate::digests::{DigestVerdict, StateDigests};
-use crate::lease_clock::LeaderProposals;
 use crate::peer_message::{PeerMessage, StateDigest};
 use base::limits::DIGEST_EVERY_ENTRIES;
 use base::{Index, NodeId};
 use coord::{Alarm, AlarmCommand, AlarmKind, AlarmOrigin, Command};
 use std::collections::BTreeSet;
 
+/// The digests of all members, and what they have shown.
+#[derive(Default)]
+pub(super) struct IntegrityCheck {
+    digests: StateDigests,
+    /// This member's state has diverged: it does nothing more.
+    pub diverged: bool,
+}
+
+impl IntegrityCheck {
+    /// Forgets this member's own digests: its state was replaced.
+    pub fn installed(&mut self, me: NodeId) {
+        self.digests.forget(me);
+    }
+}
+
 impl Apply {
     /// This member's state has diverged.
     pub fn is_diverged(&self) -> bool {
-        self.diverged
+        self.integrity.diverged
     }
 
     /// Called after an entry was applied.
@@ -28,7 +42,7 @@ impl Apply {
         let others = members.iter().filter(|member| **member != me);
         out.peer_messages
             .extend(others.map(|other| (*other, PeerMessage::Digest(StateDigest { index, hash }))));
-        self.digests.note(me, index, hash);
+        self.integrity.digests.note(me, index, hash);
         self.compare_digests(index, &members, out);
     }
 
@@ -36,23 +50,23 @@ impl Apply {
         if !StateDigests::is_due(digest.index, self.applied.index) {
             return;
         }
-        self.digests.note(from, digest.index, digest.hash);
+        self.integrity.digests.note(from, digest.index, digest.hash);
         let members = self.member_ids();
         self.compare_digests(digest.index, &members, out);
     }
 
     fn compare_digests(&mut self, index: Index, members: &BTreeSet<NodeId>, out: &mut ApplyOutput) {
-        let suspects = match self.digests.judge(index, members) {
+        let suspects = match self.integrity.digests.compare(index, members) {
             DigestVerdict::Same => return,
             DigestVerdict::Diverged(diverged) => {
-                self.diverged |= diverged.contains(&self.params.me);
+                self.integrity.diverged |= diverged.contains(&self.params.me);
                 diverged
             }
             DigestVerdict::Undecided => {
                 members.iter().copied().filter(|member| *member != self.params.me).collect()
             }
         };
-        if !self.diverged {
+        if !self.integrity.diverged {
             suspects.into_iter().for_each(|member| self.raise_corrupt(member, out));
         }
     }
@@ -61,7 +75,7 @@ impl Apply {
     fn raise_corrupt(&self, member: NodeId, out: &mut ApplyOutput) {
         let alarm = Alarm { kind: AlarmKind::Corrupt, member, origin: AlarmOrigin::Leader };
         if !self.state.alarms().any(|raised| (raised.kind, raised.member) == (alarm.kind, member)) {
-            self.propose_alarm(AlarmCommand::Raise(alarm), out);
+            self.leader.propose([Command::Alarm(AlarmCommand::Raise(alarm))], out);
         }
     }
 
@@ -73,15 +87,8 @@ impl Apply {
                 && self.state.members().get(alarm.member).is_none()
         };
         if let Some(alarm) = self.state.alarms().find(gone) {
-            self.propose_alarm(AlarmCommand::Clear(alarm), out);
+            self.leader.propose([Command::Alarm(AlarmCommand::Clear(alarm))], out);
         }
-    }
-
-    fn propose_alarm(&self, command: AlarmCommand, out: &mut ApplyOutput) {
-        let Some(term) = self.lease_clock.term() else { return };
-        let mut bytes = Vec::new();
-        Command::Alarm(command).encode(&mut bytes);
-        out.proposals.push(LeaderProposals { term, commands: vec![bytes.into()] });
     }
 
     pub(super) fn member_ids(&self) -> BTreeSet<NodeId> {

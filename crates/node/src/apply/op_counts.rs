@@ -31,6 +31,8 @@ pub struct OpCounts {
     pub put_bytes: u64,
     pub leases_granted: u64,
     pub leases_revoked: u64,
+    /// Writes and checks with a token that a later holder of the lock has overtaken.
+    pub fence_refusals: u64,
     /// Commands by kind, refused and carried out.
     pub commands: [[u64; 2]; COMMAND_KINDS.len()],
     /// Reads that were refused and answered.
@@ -71,6 +73,7 @@ impl OpCounts {
             Body::Range(_) | Body::Large(_) => self.ranges += 1,
             Body::Put(_) => self.puts += 1,
             Body::Delete(_) => self.deletes += 1,
+            Body::Fenced(_) => self.fence_refusals += 1,
             Body::Txn(txn) => txn.bodies.iter().for_each(|body| self.add_body(body)),
             _ => {}
         }
@@ -102,7 +105,7 @@ fn kind_of(command: &Command) -> usize {
 mod tests {
     use super::*;
     use base::Revision;
-    use coord::reply::{DeleteReply, PutReply, TxnReply};
+    use coord::reply::{DeleteReply, FenceRefusal, PutReply, TxnReply};
     use coord::request::{Put, Txn};
 
     fn done(body: Body) -> Result<Reply, Code> {
@@ -122,6 +125,9 @@ mod tests {
         let bodies = vec![Body::Put(PutReply::default()), Body::Delete(DeleteReply::default())];
         counts.add_command(&txn, &done(Body::Txn(TxnReply { succeeded: true, bodies })));
         assert_eq!((counts.puts, counts.deletes, counts.txns), (2, 1, 1));
+        let refusal = FenceRefusal { lock: "l".into(), given: Revision(1), last: Revision(2) };
+        counts.add_command(&put, &done(Body::Fenced(refusal)));
+        assert_eq!((counts.fence_refusals, counts.puts), (1, 2));
         counts.add_read(&Err(Code::Compacted));
         assert_eq!((counts.reads, counts.ranges), ([1, 0], 0));
     }

@@ -5,8 +5,9 @@
 
 use super::Apply;
 use crate::layered_history::LayeredHistory;
+use crate::mutant::Mutant;
 use base::limits::{HOLD_IDLE_MILLIS_MAX, LARGE_READS_MAX};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Code, Instant, ReadView, Revision};
 use bytes::Bytes;
 use coord::Record;
@@ -166,7 +167,8 @@ impl Apply {
                 return false;
             }
             keys += 1;
-            let in_memory = || self.overlay.find(key, shown.version.modified).as_ref().map(content_of);
+            let in_memory =
+                || self.flusher.overlay.find(key, shown.version.modified).as_ref().map(content_of);
             let content = if place.range.keys_only {
                 Some(Content::default())
             } else {
@@ -186,7 +188,7 @@ impl Apply {
         self.holds.touch(now, place.hold, self.state.compacted())?;
         let mut rows = Vec::new();
         let mut bytes = 0;
-        let in_memory_from = self.overlay.first_revision();
+        let in_memory_from = self.flusher.overlay.first_revision();
         let walked = self.state.walk(place.range, place.from, place.keys_max, &mut |key, shown| {
             bytes += KEY_OVERHEAD_BYTES
                 + key.len()
@@ -199,7 +201,7 @@ impl Apply {
             let source = if place.range.keys_only {
                 ValueSource::NotRequested
             } else if recent {
-                self.overlay.find(key, modified).map_or(ValueSource::Store, ValueSource::Memory)
+                self.flusher.overlay.find(key, modified).map_or(ValueSource::Store, ValueSource::Memory)
             } else {
                 ValueSource::Store
             };
@@ -218,7 +220,7 @@ impl Apply {
         range: &Range,
     ) -> Result<RangeReply, Code> {
         self.holds.touch(now, hold, self.state.compacted())?;
-        Ok(self.state.range_held(&LayeredHistory { overlay: &self.overlay, view }, range))
+        Ok(self.state.range_held(&LayeredHistory { overlay: &self.flusher.overlay, view }, range))
     }
 }
 

@@ -3,9 +3,9 @@
 //! committed by both majorities. A leader that takes over finds the replacement in the table and goes on with it.
 
 use super::{Apply, ApplyOutput};
-use crate::lease_clock::LeaderProposals;
+use crate::mutant::Mutant;
 use base::Instant;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use coord::{Command, MemberChange};
 use std::time::Duration;
 
@@ -21,17 +21,18 @@ impl Apply {
     }
 
     pub(super) fn propose_finish(&mut self, now: Instant, out: &mut ApplyOutput) {
-        let Some(term) = self.lease_clock.term() else { return };
-        let Some(replacement) = self.state.members().replacement() else {
-            self.settling = None;
-            return;
-        };
-        if self.settling.is_some_and(|at| now.since(at) < FINISH_INTERVAL) {
+        if !self.leader.is_leading() {
             return;
         }
-        self.settling = Some(now);
-        let mut bytes = Vec::new();
-        Command::Members(MemberChange::FinishReplacement { new: replacement.new }).encode(&mut bytes);
-        out.proposals.push(LeaderProposals { term, commands: vec![bytes.into()] });
+        let Some(replacement) = self.state.members().replacement() else {
+            self.leader.settling = None;
+            return;
+        };
+        if self.leader.settling.is_some_and(|at| now.since(at) < FINISH_INTERVAL) {
+            return;
+        }
+        self.leader.settling = Some(now);
+        let finish = MemberChange::FinishReplacement { new: replacement.new };
+        self.leader.propose([Command::Members(finish)], out);
     }
 }

@@ -97,7 +97,7 @@ impl World {
 }
 
 fn signal(output: &CompactorOutput) -> Vec<(NodeId, CompactionSignal)> {
-    output.peer_messages.iter().map(|(to, word)| (*to, word.signal)).collect()
+    output.peer_messages.iter().map(|(to, message)| (*to, message.signal)).collect()
 }
 
 #[test]
@@ -198,9 +198,9 @@ fn messages_of_another_round_are_ignored() {
     world.after(5);
     let epoch = CompactionEpoch { term: Term(7), nth: 0 };
     for member in [A, B, C] {
-        let word = CompactionMessage { epoch, signal: CompactionSignal::Need(Revision(1_000)) };
+        let message = CompactionMessage { epoch, signal: CompactionSignal::Need(Revision(1_000)) };
         let output =
-            world.step(|compactor, context, output| compactor.on_message(context, member, word, output));
+            world.step(|compactor, context, output| compactor.on_message(context, member, message, output));
         assert_eq!(output, CompactorOutput::default());
     }
 }

@@ -13,8 +13,9 @@
 use super::{Consensus, ConsensusOutput};
 use crate::frame::Frame;
 use crate::log_state::LogState;
+use crate::mutant::Mutant;
 use base::limits::MEMBERS_MAX;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Boot, Instant, NodeId, Position, Term};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -185,7 +186,8 @@ mod tests {
     use crate::Frame;
     use crate::consensus::{Consensus, ConsensusInput, ConsensusOutput, ConsensusParams};
     use crate::log_state::LogState;
-    use base::mutant::{Mutant, plant};
+    use crate::mutant::Mutant;
+    use base::mutant::plant;
     use base::{Boot, Index, Instant, NodeId, Position, Term};
     use raft::{Doubt, LogReplay};
     use std::time::Duration;
@@ -248,7 +250,7 @@ mod tests {
         assert!(member.is_in_doubt(), "its log is shorter still");
         let later = turn(&mut member, Instant(4_000), Frame::ClientUrl(String::new()));
         assert!(later.is_empty(), "it knows how far the other reaches: {later:?}");
-        plant(Some(Mutant::NewcomerAsksNone));
+        plant(Some(Mutant::NewcomerAsksNone.into()));
         let asked = asks_twice(&mut newcomer());
         plant(None);
         assert!(!asked, "the planted bug leaves it waiting");

@@ -6,7 +6,7 @@ use super::{Consensus, ConsensusOutput};
 use crate::batch::{self, Proposal};
 use crate::frame::Frame;
 use crate::member::leader_origin;
-use base::{Instant, ProposalId};
+use base::Instant;
 use coord::Command;
 use raft::Entry;
 
@@ -29,12 +29,10 @@ impl Consensus {
             return;
         }
         self.own_entry.asked_at = Some(now);
-        self.own_seq += 1;
-        let id = ProposalId { origin: leader_origin(self.me), boot: self.boot, seq: self.own_seq };
         let mut command = Vec::new();
         Command::LeaseCheckpoint(Vec::new()).encode(&mut command);
         let mut batch = Vec::new();
-        Proposal { id, low: self.own_seq, command: command.into() }.encode(&mut batch);
+        self.own.name(command.into(), &mut batch);
         out.send.push((leader, Frame::Forward(batch.into())));
     }
 

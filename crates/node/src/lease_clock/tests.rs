@@ -241,17 +241,20 @@ fn leases_that_end_soon_are_named_until_they_are_renewed_or_have_ended() {
     for (id, ttl) in [(1, 5), (2, 3), (3, 60)] {
         world.grant(id, ttl);
     }
-    let ending = |world: &mut World| match world.ask(LeaderQuestion::Ending { within_ms: 2_000 }) {
+    let ask = |world: &mut World, question| match world.ask(question) {
         Some(Some(Reply { body: Body::LeasesEnding(list), .. })) => {
             list.iter().map(|ending| (ending.id.0, ending.left_ms)).collect::<Vec<_>>()
         }
         other => panic!("answered at once, not {other:?}"),
     };
+    let ending = |world: &mut World| ask(world, LeaderQuestion::Ending { within_ms: 2_000 });
+    let left = |world: &mut World, id| ask(world, LeaderQuestion::TimeLeft(LeaseId(id)));
     assert!(ending(&mut world).is_empty());
     world.pass(1_000);
     assert_eq!(ending(&mut world), [(2, 2_000)]);
     world.pass(1_900);
     assert_eq!(ending(&mut world), [(2, 100)]);
+    assert_eq!([left(&mut world, 3), left(&mut world, 4)], [vec![(3, 57_100)], vec![]]);
     assert_eq!(world.keep_alive(2), Some(3));
     world.pass(200);
     assert_eq!(ending(&mut world), [(1, 1_900)]);

@@ -1,5 +1,5 @@
 use super::*;
-use base::{Boot, Code, Index, LeaseId, NodeId, Position, ProposalId};
+use base::{Boot, Code, Index, LeaseId, NodeId, Position, ProposalId, Term};
 use coord::reply::{Body, Reply};
 use coord::{Applied, Grant, Leave, Record, Records, Release, Revoke};
 

@@ -40,7 +40,7 @@ fn two_leaders_that_chose_the_same_number_are_told_apart() {
 
 #[test]
 fn by_the_senders_number_the_second_would_be_installed_half_filled() {
-    plant(Some(Mutant::StagedByForeignNumber));
+    plant(Some(Mutant::StagedByForeignNumber.into()));
     assert_eq!(report_of_the_first_after_the_second_began(), Some(NodeId(2)));
 }
 
@@ -101,7 +101,7 @@ fn begins_over_an_offer() -> bool {
 fn what_raft_is_offered_is_not_touched_until_it_has_decided() {
     plant(None);
     assert!(!begins_over_an_offer());
-    plant(Some(Mutant::StagedUnchecked));
+    plant(Some(Mutant::StagedUnchecked.into()));
     assert!(begins_over_an_offer());
     plant(None);
 }

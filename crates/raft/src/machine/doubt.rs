@@ -13,10 +13,11 @@
 
 use super::{Output, Params, Raft, RaftEvent};
 use crate::message::Message;
+use crate::mutant::Mutant;
 use crate::record::Record;
 use crate::restore::RestoredState;
 use crate::terms::JUMP_MAX;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Index, Position, Term};
 use raft_rs::INVALID_ID;
 use raft_rs::eraftpb::MessageType;

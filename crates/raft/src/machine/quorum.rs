@@ -4,7 +4,8 @@
 //! silence.
 
 use super::{Output, Raft, RaftEvent};
-use base::mutant::{Mutant, planted};
+use crate::mutant::Mutant;
+use base::mutant::planted;
 use base::{NodeId, Term};
 use raft_rs::INVALID_ID;
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ pub(super) struct QuorumCheck {
 }
 
 impl QuorumCheck {
-    pub(super) fn heard_from(&mut self, from: NodeId) {
+    pub(super) fn record_contact(&mut self, from: NodeId) {
         self.heard_at.insert(from, self.tick);
     }
 }

@@ -5,6 +5,7 @@ mod doubt;
 mod forged;
 mod parser;
 mod quorum;
+mod reads;
 
 use super::*;
 use crate::restore::LogReplay;

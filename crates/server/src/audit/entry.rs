@@ -12,7 +12,7 @@ const TEXT_BYTES_MAX: usize = 512;
 /// How many keys or ranges are shown; of the others only their number is.
 const KEYS_MAX: usize = 16;
 const TARGETS_MAX: usize = 8;
-/// Of a request with more operations, only so many are looked at.
+/// The most operations of a request that are examined.
 const OPERATIONS_MAX: usize = 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +28,9 @@ pub enum AuditOutcome {
     Ok,
     /// Nothing was done, because the caller may not or asked for what cannot be.
     Refused,
-    /// Nothing was done, for another reason.
+    /// The request was not done, for another reason.
     Failed,
-    /// Whether it was done is not known to the caller.
+    /// The caller does not know whether the request was done.
     Unknown,
 }
 
@@ -51,7 +51,7 @@ pub struct AuditEntry {
     pub protocol: &'static str,
     pub operation: Cow<'static, str>,
     pub address: Option<SocketAddr>,
-    /// None for a caller that is not known.
+    /// None for an unknown caller.
     pub user: Option<Arc<str>>,
     pub identified_by: Option<IdentifiedBy>,
     pub namespace: Option<String>,
@@ -60,7 +60,7 @@ pub struct AuditEntry {
     pub(super) more_keys: usize,
     /// Other things that the request names, as a user or a member.
     pub(super) targets: Vec<(&'static str, String)>,
-    /// Of the caller's trace.
+    /// The id of the caller's trace.
     pub trace: Option<String>,
     pub outcome: AuditOutcome,
     pub code: Cow<'static, str>,
@@ -114,7 +114,7 @@ impl AuditEntry {
         self.add(|| Keys::One(Text::of(key)));
     }
 
-    /// From `start` on, up to and without `end` where there is one.
+    /// Adds the range from `start` to `end` (excluded), or without an end.
     pub fn add_keys_from(&mut self, start: &[u8], end: Option<&[u8]>) {
         self.add(|| Keys::Range(Text::of(start), end.map(Text::of)));
     }

@@ -71,6 +71,12 @@ fn reads_are_recorded_when_they_are_wanted_or_refused() {
 }
 
 #[test]
+fn a_planted_bug_is_found() {
+    let test = reads_are_recorded_when_they_are_wanted_or_refused;
+    assert!(base::mutant::is_caught(Mutant::RefusalNotRecorded, test));
+}
+
+#[test]
 fn an_entry_takes_little_memory_whatever_is_asked() {
     let mut entry = AuditEntry::new(AuditClass::Change, "grpc", "etcdserverpb.KV/Txn");
     for number in 0..1_000_u32 {

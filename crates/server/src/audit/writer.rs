@@ -62,7 +62,7 @@ impl Sink {
     }
 }
 
-struct Writer<'a> {
+struct AuditWriter<'a> {
     sink: Sink,
     counters: &'a Counters,
     node: &'a str,
@@ -73,7 +73,7 @@ struct Writer<'a> {
 
 /// Ends with the last sender.
 pub fn run(items: Receiver<Item>, sink: Sink, counters: &Counters, node: &str) {
-    let mut writer = Writer { sink, counters, node, unflushed: 0, failure_logged: None };
+    let mut writer = AuditWriter { sink, counters, node, unflushed: 0, failure_logged: None };
     loop {
         let item = match items.try_recv() {
             Ok(item) => item,
@@ -90,7 +90,7 @@ pub fn run(items: Receiver<Item>, sink: Sink, counters: &Counters, node: &str) {
     }
 }
 
-impl Writer<'_> {
+impl AuditWriter<'_> {
     fn take(&mut self, item: Item) {
         let untold = self.counters.untold.swap(0, Ordering::Relaxed);
         if untold > 0 && !self.append(&line::of_dropped(SystemTime::now(), self.node, untold)) {

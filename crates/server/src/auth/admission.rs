@@ -50,7 +50,7 @@ impl AuthHandle<'_> {
         let now = self.handle.core().clock.now();
         let (caller, until) = match &auth_state.signed {
             Some(signed) if name.is_none() => {
-                let wall = signed::since_1970();
+                let wall = signed::wall_now();
                 let claims = signed.keys.read(text, wall).filter(|claims| claims.revision <= revision)?;
                 let left = claims.ends.saturating_sub(wall).min(SIGNED_TRUSTED_FOR);
                 let caller = Caller::User { name: claims.user.into(), revision: claims.revision };

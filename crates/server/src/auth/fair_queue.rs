@@ -90,7 +90,7 @@ impl<T> FairQueue<T> {
             let user = self.users.get(&source.user).copied().unwrap_or(0);
             if self.turn.is_multiple_of(2) { (address, user) } else { (user, address) }
         };
-        // Of several whose turn it is, the first.
+        // The first of several whose turn it is.
         let (idx, _) = self.waiting.iter().enumerate().min_by_key(|(_, (source, _))| turn_of(source))?;
         let (source, item) = self.waiting.remove(idx)?;
         self.addresses.insert(source.address, self.turn);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_for_one_user_leaves_room_for_others_at_the_same_address() {
+    fn a_flood_for_one_user_leaves_capacity_for_others_at_the_same_address() {
         let mut queue = FairQueue::new();
         let refused = (0..300).filter_map(|nth| queue.push(source(1, "root"), nth)).count();
         assert_eq!((refused, queue.len()), (300 - SOURCE_LEN_MAX, SOURCE_LEN_MAX));

@@ -164,16 +164,21 @@ fn hash_all(shared: &Mutex<HashQueue>) {
     }
 }
 
+/// Bcrypt would leave out a part of it.
+pub(super) fn is_hashed_before(password: &str) -> bool {
+    password.len() >= BCRYPT_BYTES_MAX || password.contains('\0')
+}
+
 fn hash_of(password: &str, cost: u32, salt: [u8; 16]) -> Bytes {
     let bcrypt = |password: &[u8]| {
         let parts = bcrypt::hash_with_salt(password, cost, salt);
         // The version that etcd's library writes.
         parts.expect("the cost was checked with the configuration").format_for_version(bcrypt::Version::TwoA)
     };
-    let text = if password.len() < BCRYPT_BYTES_MAX && !password.contains('\0') {
-        bcrypt(password.as_bytes())
-    } else {
+    let text = if is_hashed_before(password) {
         format!("{HASHED_BEFORE}{}", bcrypt(digest_of(password).as_bytes()))
+    } else {
+        bcrypt(password.as_bytes())
     };
     assert!(text.len() <= PASSWORD_HASH_BYTES_MAX, "a hash has one size");
     text.into()

@@ -6,7 +6,7 @@
 use super::rights::{DataRights, DataVerb};
 use super::token_keys::TokenKeys;
 use super::{HandleCaller, RequiredAccess, SignedTokens, certificate_token};
-use crate::auth::signed::since_1970;
+use crate::auth::signed::{since_1970, wall_now};
 use crate::auth::{AuthHandle, AuthState};
 use crate::handle::Handle;
 use base::{Code, Instant};
@@ -25,7 +25,7 @@ const CALLERS_MAX: usize = 4_096;
 /// How long to wait for the policy when a token is newer than it.
 const POLICY_WAIT_MAX: Duration = Duration::from_secs(2);
 const POLICY_POLL: Duration = Duration::from_millis(10);
-/// The versions of the policy leave room for those of the keys that it carries.
+/// The versions of the policy leave space for those of the keys that it carries.
 const KEY_VERSIONS: u64 = 1 << 20;
 
 /// The caller of a request on the data plane, with its rights.
@@ -83,7 +83,7 @@ impl PolicySnapshot {
     }
 
     fn read(&self, configured: Option<&SignedTokens>, token: &str) -> Option<Claims> {
-        let now = since_1970();
+        let now = wall_now();
         let mut all = configured.map(|signed| &*signed.keys).into_iter().chain(&self.keys);
         all.find_map(|keys| keys.read(token, now))
     }
@@ -120,7 +120,7 @@ impl DataPolicy {
         self.known_at.fetch_max(at, Ordering::Relaxed);
     }
 
-    /// How old the policy known here may be; none before there is one.
+    /// How old this node's policy may be; none before the node has one.
     pub fn age(&self, now: Instant) -> Option<Duration> {
         let at = self.known_at.load(Ordering::Relaxed);
         (at > 0).then(|| now.since(Instant(at)))
@@ -141,7 +141,7 @@ impl DataPolicy {
     }
 }
 
-/// Of the state of auth; it grows with every change.
+/// The version of the state of auth; it grows with every change.
 pub(super) fn version_of(enabled: bool, revision: u64) -> u64 {
     2 * revision + u64::from(enabled)
 }
@@ -284,7 +284,7 @@ impl AuthHandle<'_> {
     /// How long ago the policy of the data plane was last known to be the newest.
     pub fn policy_age(self) -> Option<Duration> {
         let core = self.handle.core();
-        core.auth.data.age(core.clock.now())
+        core.security.auth.data.age(core.clock.now())
     }
 
     /// Whether a cached caller is still valid.
@@ -354,7 +354,7 @@ impl AuthHandle<'_> {
                     TokenLookup::Unknown
                 }
             }
-            // The entry that made it may not have been applied here yet.
+            // The entry that made the token may not be applied here yet.
             None if super::index_of(token).is_some_and(|index| index > self.handle.status().applied.0) => {
                 TokenLookup::Ahead
             }
@@ -383,7 +383,7 @@ impl AuthHandle<'_> {
 
 enum TokenLookup {
     User(Arc<str>),
-    /// It was issued by a member that knows a newer policy than this node.
+    /// The token was issued by a member that knows a newer policy than this node.
     Ahead,
     Unknown,
 }

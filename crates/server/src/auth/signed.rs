@@ -5,7 +5,9 @@
 use crate::auth::fair_queue::LoginSource;
 use crate::auth::{AuthHandle, HandleCaller};
 use crate::handle::Handle;
+use crate::mutant::Mutant;
 use base::Code;
+use base::mutant::planted;
 use coord::Caller;
 use jwt::{Claims, JwtKeys};
 use std::sync::Arc;
@@ -20,7 +22,7 @@ pub struct SignedTokens {
 
 impl AuthHandle<'_> {
     pub(super) async fn admit_signed(self, signed: &SignedTokens, token: &str) -> Result<Handle, Code> {
-        let claims = signed.keys.read(token, since_1970());
+        let claims = signed.keys.read(token, wall_now());
         // The member that signed it knew an auth revision that this member may not have applied yet.
         let is_news = |claims: &Claims| !self.is_on() || claims.revision > self.auth_revision();
         if claims.as_ref().is_some_and(is_news) {
@@ -61,6 +63,11 @@ impl AuthHandle<'_> {
     fn auth_revision(self) -> u64 {
         self.auth_state().current().revision()
     }
+}
+
+/// The time by which tokens expire.
+pub(super) fn wall_now() -> Duration {
+    if planted(Mutant::ExpiredTokenTaken) { Duration::ZERO } else { since_1970() }
 }
 
 /// Tokens expire by the wall clock, the only clock that the signer and the reader share.

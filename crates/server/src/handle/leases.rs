@@ -3,7 +3,7 @@
 use crate::handle::Handle;
 use crate::lease_events::{LeaseEventFilter, LeaseEvents};
 use base::limits::LEASE_TTL_SECONDS_MAX;
-use base::{Code, LeaseId};
+use base::{Code, FormatLevel, LeaseId};
 use coord::call::{GrantedLease, RenewedLease, ReplyBody};
 use coord::reply::{EndingLease, LeaseTime, Reply};
 use coord::{Command, Grant, Revoke};
@@ -50,6 +50,17 @@ impl LeaseHandle<'_> {
         self.ask_leader(LeaderQuestion::TimeToLive { id, keys: true }).await
     }
 
+    /// How many milliseconds are left of a lease; none without the lease. Before an upgrade from 0.1.0 is finalized,
+    /// the leader tells whole seconds.
+    pub async fn left_ms(self, id: LeaseId) -> Result<Option<i64>, Code> {
+        if self.handle.formats().level() == FormatLevel::OLDEST {
+            let ttl = self.time_to_live(id).await?.body.ttl;
+            return Ok((ttl >= 0).then_some(ttl * 1_000));
+        }
+        let left: Reply<Vec<EndingLease>> = self.ask_leader(LeaderQuestion::TimeLeft(id)).await?;
+        Ok(left.body.first().map(|lease| i64::try_from(lease.left_ms).unwrap_or(i64::MAX)))
+    }
+
     /// The ids of all leases.
     pub async fn list(self) -> Result<Reply<Vec<LeaseId>>, Code> {
         self.ask_leader(LeaderQuestion::Leases).await
@@ -65,7 +76,11 @@ impl LeaseHandle<'_> {
         if self.handle.is_draining() {
             return Err(Code::Stopped);
         }
-        Ok(LeaseEvents::new(self.handle.clone(), self.handle.core().lease_events.subscribe(), wanted))
+        Ok(LeaseEvents::new(
+            self.handle.clone(),
+            self.handle.core().published.lease_events.subscribe(),
+            wanted,
+        ))
     }
 
     async fn ask_leader<T: ReplyBody>(self, question: LeaderQuestion) -> Result<Reply<T>, Code> {

@@ -1,12 +1,16 @@
 //! What an operator does with a member and asks of it: alarms, quota, leadership, metrics. Backups are in `backup`.
 
+use crate::defrag::{DefragReply, DefragReport};
 use crate::handle::Handle;
 use crate::metrics::MetricsInput;
+use crate::slow_requests::SlowRequest;
+use crate::store_thread::StoreOrder;
 use base::{Code, NodeId};
 use coord::reply::Reply;
 use coord::{Alarm, AlarmCommand, Command};
 use node::ConsensusInput;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// How often a transfer polls for the new leader.
 const LEADER_POLL: Duration = Duration::from_millis(5);
@@ -19,7 +23,24 @@ pub struct MaintenanceHandle<'a> {
 impl MaintenanceHandle<'_> {
     /// The alarms that this member knows of, which may not be the newest.
     pub fn known_alarms(self) -> Vec<Alarm> {
-        self.handle.core().status.alarms()
+        self.handle.core().published.status.alarms()
+    }
+
+    /// The last requests of this node that took long, the newest first.
+    pub fn slow_requests(self) -> Vec<SlowRequest> {
+        self.handle.core().metrics.slow_requests.list()
+    }
+
+    /// Gives the free space of this member's stores back to the file system, first that of the coordination store, then
+    /// that of the mesh. Requests are served meanwhile.
+    pub async fn defragment(self) -> Result<DefragReport, Code> {
+        let core = self.handle.core();
+        let store = defragmented(|caller| core.coord.storage.push(StoreOrder::Defrag(caller))).await?;
+        let mesh = defragmented(|caller| core.mesh.store.push(StoreOrder::Defrag(caller))).await?;
+        Ok(DefragReport {
+            before_bytes: store.before_bytes + mesh.before_bytes,
+            after_bytes: store.after_bytes + mesh.after_bytes,
+        })
     }
 
     /// Raises, clears or lists alarms.
@@ -41,7 +62,7 @@ impl MaintenanceHandle<'_> {
         if !shared.core.members.contains(to) {
             return Err(Code::BadLeaderTransferee);
         }
-        shared.core.post_input(ConsensusInput::Transfer(to));
+        shared.core.coord.consensus.post(ConsensusInput::Transfer(to));
         let moved = async {
             while self.handle.status().leader != Some(to) {
                 tokio::time::sleep(LEADER_POLL).await;
@@ -61,13 +82,22 @@ impl MaintenanceHandle<'_> {
             status: self.handle.status(),
             is_learner: self.handle.members().is_learner(),
             waiting: core.waiters.count(),
-            response_bytes: core.budget.reserved_bytes(),
+            response_bytes: core.reads.budget.reserved_bytes(),
             me: self.handle.identity().member,
             peers: peers.unwrap_or_default(),
             has_open_peer_port: self.handle.peer_port().is_open(),
-            mesh: core.mesh.status_board.status(),
+            mesh: core.mesh.status.status(),
             policy_age: self.handle.auth().policy_age().unwrap_or_default(),
         };
         core.metrics.render(&reading)
     }
+}
+
+/// A thread that ends meanwhile drops the caller.
+async fn defragmented(ask: impl FnOnce(DefragReply) -> bool) -> Result<DefragReport, Code> {
+    let (caller, answer) = oneshot::channel();
+    if !ask(caller) {
+        return Err(Code::Stopped);
+    }
+    answer.await.map_err(|_| Code::Stopped)?
 }

@@ -107,7 +107,7 @@ impl MemberHandle<'_> {
 
     /// Members without whose answers this one cannot trust its log, and so elects no candidate.
     pub fn waits_for(self) -> Vec<NodeId> {
-        self.handle.core().status.waits_for()
+        self.handle.core().published.status.waits_for()
     }
 
     /// Continues without a member that this one waits for. Writes that only that member has are lost.
@@ -116,13 +116,13 @@ impl MemberHandle<'_> {
             return Err(Code::MemberNotFound);
         }
         tracing::warn!(member = format!("{:x}", id.0), "operator accepted the loss of a member");
-        self.handle.core().post_input(ConsensusInput::AcceptLoss(id));
+        self.handle.core().coord.consensus.post(ConsensusInput::AcceptLoss(id));
         Ok(())
     }
 
     /// Resolves when the cluster has removed this member.
     pub async fn removed(self) {
-        let mut removed = self.handle.core().removed.subscribe();
+        let mut removed = self.handle.core().published.removed.subscribe();
         if removed.wait_for(|removed| *removed).await.is_err() {
             std::future::pending::<()>().await;
         }

@@ -28,6 +28,7 @@ impl Handle {
 
     /// A request that the quota would refuse is not put into the log.
     pub(crate) fn propose(&self, command: &Command) -> Result<ClientWork, Code> {
+        self.formats().require(command.level_needed())?;
         let mut bytes = Vec::with_capacity(COMMAND_BYTES_USUAL);
         command.encode_for(self.caller(), &mut bytes);
         if command.grows() && self.core().has_no_space_for(bytes.len()) {
@@ -83,8 +84,10 @@ impl Handle {
         if !core.waiters.admit(bytes, self.priority_of(&work)) {
             return Err(Code::TooManyRequests);
         }
+        let message =
+            ConsensusMessage::Request { deadline, posted: core.clock.now(), work, caller: caller() };
         // A member that stops drops the request, which tells its caller.
-        if !core.post_and_help(ConsensusMessage::Request { deadline, work, caller: caller() }, 0) {
+        if !core.post_and_help(message) {
             core.waiters.dismiss(1, bytes);
         }
         Ok(())

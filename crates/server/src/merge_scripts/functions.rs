@@ -35,7 +35,7 @@ pub fn register(engine: &mut Engine) {
     parts(engine);
 }
 
-/// Of two values, or of a value and a text of the script.
+/// Registers a function of two values, or of a value and a text of the script.
 fn pair<T: Clone + Send + Sync + 'static>(
     engine: &mut Engine,
     name: &str,

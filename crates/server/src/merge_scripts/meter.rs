@@ -24,7 +24,7 @@ pub enum ScriptFailure {
     /// Too many bytes to create or to go through.
     Memory,
     Time,
-    /// It ended with an error, or with something that is no value.
+    /// The script ended with an error, or with something that is no value.
     Failed,
 }
 

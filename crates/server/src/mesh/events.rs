@@ -14,12 +14,12 @@ pub(super) fn count(counts: &mut MeshCounts, note: MeshEvent) {
         MeshEvent::ForgedClaim { actor } => {
             counts.claims_refused += 1;
             let node = actor.node.0;
-            tracing::warn!(node, "a record claims writes of this node that it never made: they are left out");
+            tracing::warn!(node, "dropped forged version entries of this node");
         }
         MeshEvent::FarStamp { from, stamp } => {
             counts.claims_refused += 1;
             let (node, wall_ms) = (from.0, stamp.ms());
-            tracing::warn!(node, wall_ms, "a peer vouches for a time that no clock can have reached");
+            tracing::warn!(node, wall_ms, "refused a stamp too far ahead from a peer");
         }
         MeshEvent::ClockAhead { actor, stamp } => {
             counts.clocks_ahead += 1;
@@ -28,19 +28,19 @@ pub(super) fn count(counts: &mut MeshCounts, note: MeshEvent) {
         }
         MeshEvent::RegionClash { region, node } => {
             let (region, node) = (region.0, node.0);
-            tracing::error!(region, node, "a node of another region has the id of one of this region");
+            tracing::error!(region, node, "node id of another region is taken in this region");
         }
         MeshEvent::HandlerFellBack { handler } => {
             let handler = handler.escape_ascii();
-            tracing::warn!(%handler, "a custom value is shown as the last write left it: no such handler");
+            tracing::warn!(%handler, "no such merge handler: custom value shown as last written");
         }
         MeshEvent::Damaged { from } => {
-            tracing::warn!(node = from.0, "what another region sent was damaged on the way");
+            tracing::warn!(node = from.0, "damaged frame from another region");
         }
         MeshEvent::NoSpace => {
-            tracing::error!("the disk has no room: the mesh takes in nothing but deletes until it has");
+            tracing::error!("disk full: the mesh accepts only deletes");
         }
-        MeshEvent::SpaceAgain => tracing::info!("the disk has room again: the mesh takes in everything"),
+        MeshEvent::SpaceAgain => tracing::info!("disk space available again: the mesh accepts all writes"),
         MeshEvent::Ready => {
             tracing::info!("mesh ready: a majority of the replicas of every partition has answered");
         }
@@ -65,7 +65,7 @@ pub(super) fn log(note: DriverEvent) {
             tracing::info!("mesh caught up: it has everything that an earlier incarnation had")
         }
         DriverEvent::Unreadable { name, version } => {
-            tracing::error!(document = name, version, "a document of the mesh cannot be read");
+            tracing::error!(document = name, version, "cannot decode a document of the mesh");
         }
         DriverEvent::ProposesPlan { epoch, n_nodes, is_moving } => tracing::info!(
             epoch = epoch.0,

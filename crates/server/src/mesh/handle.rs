@@ -5,16 +5,19 @@ use crate::core::Core;
 use crate::mesh::documents;
 use crate::mesh::node::MeshMessage;
 use crate::mesh::pending_reply::PendingReply;
-use crate::mesh::shared_status::MeshRequestSlot;
+use crate::mesh::request_slots::MeshRequestSlot;
 use crate::mesh::status::MeshStatus;
 use crate::mesh::worker::{self, ReplyTo, Worker};
 use base::{Code, NodeId};
-use mesh::{Dot, HomeScope, Region, RegionId, RegionState, Request, Topology, Write};
+use bytes::Bytes;
+use mesh::{
+    Dot, ElementsQuery, HomeScope, MeshCall, NotDone, Region, RegionId, RegionState, Request, Topology, Write,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 /// With more requests in progress, posting them together is worth more than a quick turn for each.
 const LIGHT_LOAD_REQUESTS_MAX: usize = 4;
@@ -23,7 +26,7 @@ const LIGHT_LOAD_REQUESTS_MAX: usize = 4;
 #[derive(Clone, Debug)]
 pub struct RegionInfo {
     pub region: Region,
-    /// What the machine knows of it.
+    /// The state of the region, as the machine knows it.
     pub state: Option<RegionState>,
     /// Its nodes, and where they are reached.
     pub nodes: BTreeMap<NodeId, String>,
@@ -49,39 +52,58 @@ impl MeshHandle {
         (self, worker::deliver(worker))
     }
 
+    /// A handle for tasks that do not run on one worker.
+    pub(super) fn clone_without_worker(&self) -> MeshHandle {
+        MeshHandle { core: self.core.clone(), worker: None }
+    }
+
+    /// Makes a request and returns what it asks for.
+    pub async fn call<C: MeshCall>(&self, call: C, timeout: Option<Duration>) -> Result<C::Reply, Code> {
+        C::outcome(self.request(call.into_request(), timeout).await?).map_err(NotDone::code)
+    }
+
     /// Asks, and waits for as long as is said or the usual time. `Reply::Refused` comes as an error.
     pub fn request(&self, request: Request, timeout: Option<Duration>) -> PendingReply {
         if self.core.draining.load(Ordering::Relaxed) {
             return PendingReply::refused(Code::Stopped);
         }
         let shared = &self.core.mesh;
-        let Some(admission) = MeshRequestSlot::take(shared, size(&request)) else {
+        let Some(slot) = MeshRequestSlot::take(shared, size(&request)) else {
             return PendingReply::refused(Code::TooManyRequests);
         };
         let deadline = self.core.clock.now().after(timeout.unwrap_or(shared.timeout));
         let alone = match &self.worker {
             Some(worker) => worker.is_only_request(),
-            None => shared.status_board.waiting() <= LIGHT_LOAD_REQUESTS_MAX,
+            None => shared.slots.waiting() <= LIGHT_LOAD_REQUESTS_MAX,
         };
         let (reply_to, answer) = ReplyTo::new(self.worker.clone());
-        let deferred_turn =
-            shared.post_batched(MeshMessage::Request { deadline, request, reply_to, admission }, alone);
-        PendingReply::new(answer, deferred_turn)
+        let message = MeshMessage::Request { deadline, request, reply_to, slot };
+        PendingReply::new(answer, shared.post_request(message, alone))
     }
 
-    /// What this node goes by; without members before the node has heard of one.
+    /// The turn of one page of a scan; others wait for theirs while single keys are read and written.
+    pub async fn scan_turn(&self, timeout: Option<Duration>) -> Result<OwnedSemaphorePermit, Code> {
+        let shared = &self.core.mesh;
+        let turn = shared.scans.clone().acquire_owned();
+        match tokio::time::timeout(timeout.unwrap_or(shared.timeout), turn).await {
+            Ok(Ok(turn)) => Ok(turn),
+            _ => Err(Code::TooManyRequests),
+        }
+    }
+
+    /// The topology that this node follows; without members before the node has received one.
     pub fn topology(&self) -> Arc<Topology> {
-        self.core.mesh.status_board.topology()
+        self.core.mesh.status.topology()
     }
 
     pub fn status(&self) -> MeshStatus {
-        self.core.mesh.status_board.status()
+        self.core.mesh.status.status()
     }
 
     /// The table of regions as far as this node knows it, this one's own name aside, and how each is doing.
     pub fn regions(&self) -> (u64, Vec<RegionInfo>) {
         let table = documents::table(&self.core);
-        let states = self.core.mesh.status_board.status().regions;
+        let states = self.core.mesh.status.status().regions;
         let addresses = self.core.mesh.addresses.get();
         let info = |region: &Region| RegionInfo {
             region: region.clone(),
@@ -96,14 +118,14 @@ impl MeshHandle {
 
     /// How far this region is behind the others, in milliseconds, as of late.
     pub fn lag_ms(&self) -> u64 {
-        self.core.mesh.status_board.lag_ms()
+        self.core.mesh.status.lag_ms()
     }
 
     /// Other regions that have a write, as far as this node knows: it does if it gave the write its name.
     pub async fn reached(&self, dot: Dot) -> Result<Vec<RegionId>, Code> {
-        let _admission = MeshRequestSlot::take(&self.core.mesh, 0).ok_or(Code::TooManyRequests)?;
+        let _slot = MeshRequestSlot::take(&self.core.mesh, 0).ok_or(Code::TooManyRequests)?;
         let (reply_to, answer) = oneshot::channel();
-        self.core.mesh.post_and_help(MeshMessage::Reached { dot, reply_to }, 0);
+        self.core.mesh.actor.post_and_help(MeshMessage::Reached { dot, reply_to });
         answer.await.map_err(|_| Code::Stopped)
     }
 
@@ -121,17 +143,25 @@ impl MeshHandle {
     }
 }
 
-/// What a request takes of memory, about.
+/// The memory that a request takes, about.
 fn size(request: &Request) -> usize {
     let of_write = |write: &Write| write.key.bytes().len() + write.op.value_bytes() + size_of::<Write>();
     match request {
         Request::Write(write) => of_write(write),
         Request::Batch(writes) => writes.iter().map(of_write).sum(),
+        Request::Elements(read) => match &read.query {
+            ElementsQuery::Named(names) => names.iter().map(Bytes::len).sum::<usize>() + size_of::<Request>(),
+            ElementsQuery::Page { .. }
+            | ElementsQuery::Count
+            | ElementsQuery::Scores(_)
+            | ElementsQuery::Ranks { .. } => size_of::<Request>(),
+        },
         Request::Read { .. }
         | Request::Get(_)
         | Request::Scan(_)
         | Request::Conflicts { .. }
         | Request::Rows { .. }
+        | Request::Feed { .. }
         | Request::Query(_) => size_of::<Request>(),
     }
 }

@@ -9,7 +9,7 @@ use mesh_node::{AskTime, HeldHome};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// What the driver knows of it.
+/// The home leases that the driver published last.
 #[derive(Default)]
 pub(crate) struct SharedHomeLeases {
     newest: Mutex<mesh_node::HomeLeases>,
@@ -17,7 +17,7 @@ pub(crate) struct SharedHomeLeases {
 
 impl SharedHomeLeases {
     fn lock(&self) -> MutexGuard<'_, mesh_node::HomeLeases> {
-        self.newest.lock().expect("no thread panics while it holds the tenures")
+        self.newest.lock().expect("no thread panics while it holds the home leases")
     }
 
     pub fn set(&self, held: &[HomeLease]) {

@@ -1,62 +1,33 @@
-//! The log of the mesh, as the durable-log writer needs it.
+//! What happens to the log of the mesh, for metrics.
 
 use crate::core::Core;
-use crate::durable_log::LogFile;
-use engine::{Error, MeshLog};
-use mesh::{Persist, Seq};
+use crate::durable_log::LogObserver;
+use engine::{LogFile, MeshLog};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) struct RowLog {
+pub(crate) struct MeshLogObserver {
     core: Arc<Core>,
-    log: MeshLog,
 }
 
-impl RowLog {
-    pub fn new(core: Arc<Core>, log: MeshLog) -> RowLog {
-        let mut new = RowLog { core, log };
-        new.report(None);
+impl MeshLogObserver {
+    pub fn new(core: Arc<Core>, log: &MeshLog) -> MeshLogObserver {
+        let mut new = MeshLogObserver { core };
+        new.upgraded(log);
+        new.report(log, None);
         new
     }
 }
 
-impl LogFile for RowLog {
-    type Batch = Persist;
-    type Seq = Seq;
-    /// Everything up to this batch is in the store.
-    type Released = Seq;
-    const NAME: &'static str = "the log of the mesh";
-
-    fn seq(persist: &Persist) -> Seq {
-        persist.seq
-    }
-
-    fn needs_prepare(_: &Persist) -> bool {
-        false
-    }
-
-    fn prepare(&mut self, _: &Persist) {}
-
-    fn fits(&self, persists: &[Persist]) -> bool {
-        self.log.fits(persists)
-    }
-
-    fn write(&mut self, persists: &[Persist]) -> Result<(), Error> {
-        self.log.write(persists)
-    }
-
-    fn sync(&mut self) -> Result<(), Error> {
-        self.log.sync()
-    }
-
-    fn release(&mut self, upto: Seq) -> Result<(), Error> {
-        self.log.release(upto)
-    }
-
-    fn report(&mut self, synced: Option<Duration>) {
+impl LogObserver<MeshLog> for MeshLogObserver {
+    fn report(&mut self, log: &MeshLog, synced: Option<Duration>) {
         if let Some(took) = synced {
             self.core.metrics.mesh.log_fsync_seconds.observe(took.as_secs_f64());
         }
-        self.core.mesh.status_board.set_log_bytes(self.log.size_bytes(), self.log.spare_bytes());
+        self.core.mesh.status.set_log_bytes(log.size_bytes(), log.spare_bytes());
+    }
+
+    fn upgraded(&mut self, log: &MeshLog) {
+        self.core.published.log_formats.set_mesh(log.is_of_earlier_release());
     }
 }

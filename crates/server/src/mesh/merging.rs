@@ -31,7 +31,8 @@ const FOLD_TIMEOUT: Duration = Duration::from_secs(4);
 pub const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a write is done again that found too many values side by side.
 const ATTEMPTS: usize = 4;
-/// Where a script fails on more values than this, a write replaces all but the last: the next ones need room.
+/// Where a script fails on more values than this, a write replaces all but the last: the next ones need space. What it replaces
+/// goes to the log of conflicts.
 const APART_MAX: usize = MESH_SIBLINGS_MAX / 2;
 
 /// What a script was last unable to do on this node.
@@ -63,20 +64,20 @@ impl Default for Merging {
 
 /// Why values stay side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Apart {
+enum MergeSkipped {
     /// Too many scripts run already.
     Busy,
     Failed(ScriptFailure),
 }
 
-impl Apart {
+impl MergeSkipped {
     fn reason(self) -> &'static str {
         match self {
-            Apart::Busy => "busy",
-            Apart::Failed(ScriptFailure::Operations) => "operations",
-            Apart::Failed(ScriptFailure::Memory) => "memory",
-            Apart::Failed(ScriptFailure::Time) => "time",
-            Apart::Failed(ScriptFailure::Failed) => "error",
+            MergeSkipped::Busy => "busy",
+            MergeSkipped::Failed(ScriptFailure::Operations) => "operations",
+            MergeSkipped::Failed(ScriptFailure::Memory) => "memory",
+            MergeSkipped::Failed(ScriptFailure::Time) => "time",
+            MergeSkipped::Failed(ScriptFailure::Failed) => "error",
         }
     }
 }
@@ -89,7 +90,7 @@ impl Merging {
     fn handlers(&self, core: &Core) -> Arc<Handlers> {
         let mut known = self.known.lock().expect("no thread panics while it holds the handlers");
         if let Some(document) =
-            core.documents.get(documents::HANDLERS).filter(|document| document.version != known.0)
+            core.published.documents.get(documents::HANDLERS).filter(|document| document.version != known.0)
             && let Some(handlers) = Handlers::decode(document.bytes)
         {
             *known = (document.version, Arc::new(handlers));
@@ -98,20 +99,20 @@ impl Merging {
     }
 
     /// What values come to, in their order.
-    async fn fold(&self, handler: Handler, values: Vec<Bytes>) -> Result<Bytes, Apart> {
-        let turn = self.turn().await.ok_or(Apart::Busy)?;
+    async fn fold(&self, handler: Handler, values: Vec<Bytes>) -> Result<Bytes, MergeSkipped> {
+        let turn = self.turn().await.ok_or(MergeSkipped::Busy)?;
         let scripts = self.scripts.until(Instant::now() + FOLD_TIMEOUT);
         let folding = spawn_blocking(move || {
             let _turn = turn;
             let merge = |left: Bytes, right: Bytes| handler.merge(&scripts, &left, &right);
             let folded = values.into_iter().map(Some).reduce(|left, right| merge(left?, right?)).flatten();
-            folded.ok_or_else(|| Apart::Failed(scripts.failure().unwrap_or(ScriptFailure::Failed)))
+            folded.ok_or_else(|| MergeSkipped::Failed(scripts.failure().unwrap_or(ScriptFailure::Failed)))
         });
-        folding.await.unwrap_or(Err(Apart::Failed(ScriptFailure::Failed)))
+        folding.await.unwrap_or(Err(MergeSkipped::Failed(ScriptFailure::Failed)))
     }
 
     /// Counts it, and says it once for each handler and reason.
-    fn note(&self, core: &Core, name: &str, outcome: Result<(), Apart>) {
+    fn note(&self, core: &Core, name: &str, outcome: Result<(), MergeSkipped>) {
         let reason = match outcome {
             Ok(()) => return core.metrics.mesh.merged("merged"),
             Err(apart) => apart.reason(),
@@ -244,15 +245,15 @@ impl MeshHandle {
         let n_apart = values.len();
         let folded = merging.fold(handler, values.into_iter().chain([new.clone()]).collect()).await;
         merging.note(&self.core, &String::from_utf8_lossy(&name), verdict(&folded));
-        let value = match folded {
-            Ok(value) => value,
+        let op = match folded {
+            Ok(value) => Op::Put(value),
             Err(_) if n_apart < APART_MAX => return None,
-            // There is no more room beside it.
-            Err(_) => new.clone(),
+            // There is no more space beside it.
+            Err(_) => Op::Replace(new.clone()),
         };
         let context = Some(record.context.clone());
         let attributes = Attributes { context, handler: Some(name), ..write.attributes.clone() };
-        Some(Write { op: Op::Put(value), attributes, ..write.clone() })
+        Some(Write { op, attributes, ..write.clone() })
     }
 
     /// The reply as a client is shown it: one value in the place of those side by side.
@@ -294,7 +295,7 @@ fn records_of(reply: &mut Reply) -> Vec<&mut Record> {
     }
 }
 
-fn verdict(folded: &Result<Bytes, Apart>) -> Result<(), Apart> {
+fn verdict(folded: &Result<Bytes, MergeSkipped>) -> Result<(), MergeSkipped> {
     match folded {
         Ok(_) => Ok(()),
         Err(apart) => Err(*apart),

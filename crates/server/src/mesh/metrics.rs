@@ -19,7 +19,7 @@ type ByRegion = Family<Vec<(&'static str, String)>, Gauge>;
 type ReadRegion = fn(&RegionState) -> i64;
 type Seconds = Family<[Label; 1], Histogram, fn() -> Histogram>;
 
-/// What a request wants.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     Write,
@@ -32,14 +32,26 @@ impl RequestKind {
     const ALL: [RequestKind; 4] =
         [RequestKind::Write, RequestKind::Read, RequestKind::Batch, RequestKind::Scan];
 
+    /// As reports of slow requests have it.
+    pub fn slow_name(self) -> &'static str {
+        match self {
+            RequestKind::Write => "data_write",
+            RequestKind::Read => "data_read",
+            RequestKind::Batch => "data_batch",
+            RequestKind::Scan => "data_scan",
+        }
+    }
+
     pub fn of(request: &Request) -> RequestKind {
         match request {
             Request::Write(_) => RequestKind::Write,
-            Request::Read { .. } | Request::Get(_) => RequestKind::Read,
+            Request::Read { .. } | Request::Get(_) | Request::Elements(_) => RequestKind::Read,
             Request::Batch(_) => RequestKind::Batch,
-            Request::Scan(_) | Request::Query(_) | Request::Conflicts { .. } | Request::Rows { .. } => {
-                RequestKind::Scan
-            }
+            Request::Scan(_)
+            | Request::Query(_)
+            | Request::Conflicts { .. }
+            | Request::Rows { .. }
+            | Request::Feed { .. } => RequestKind::Scan,
         }
     }
 
@@ -53,7 +65,7 @@ impl RequestKind {
     }
 }
 
-/// What became of it.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestOutcome {
     Done,
@@ -153,7 +165,7 @@ impl MeshMetrics {
             gauge.set(read(status));
         }
         for (family, read) in &self.regions {
-            // One that was evicted has no figures any more.
+            // A region that was evicted has no metrics any more.
             family.clear();
             for region in &status.regions {
                 family.get_or_create(&vec![("region", region.name.clone())]).set(read(region));
@@ -195,7 +207,7 @@ fn registered_gauges(registry: &mut Registry) -> MetricReaders<Gauge, MeshStatus
         ("serving", "Whether this node gives dots and answers readers", |status| {
             status.machine.as_ref().is_some_and(|machine| machine.is_serving).into()
         }),
-        ("full", "Whether the disk has no room, so that nothing which grows is taken in", |status| {
+        ("full", "Whether the disk has no space, so that nothing which grows is accepted", |status| {
             status.machine.as_ref().is_some_and(|machine| machine.is_full).into()
         }),
         ("shards", "Shards that this node keeps", |status| {
@@ -225,7 +237,7 @@ fn registered_gauges(registry: &mut Registry) -> MetricReaders<Gauge, MeshStatus
         ("replication_log_bytes", "Writes of this node that some region may not have yet", |status| {
             status.machine.as_ref().map_or(0, |machine| machine.log_bytes as i64)
         }),
-        ("store_bytes", "The file of the mesh's store", |status| status.store_bytes as i64),
+        ("store_bytes", "What the mesh's store takes of the disk", |status| status.store_bytes as i64),
         ("log_bytes", "All segments of the mesh's log", |status| status.log_bytes as i64),
     ];
     let register = |(name, help, read): (&str, &str, Read)| {

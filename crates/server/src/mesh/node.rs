@@ -1,35 +1,32 @@
 //! The thread that owns the driver of the mesh. Requests, frames and completions come in by its queue; everything queued is one
 //! turn, and the output of a turn goes to the peers, the log, the store and coord. `mesh_node` decides.
 
-use crate::actor::{Machine, NextTurn};
+use crate::actor::{ActorMessage, Machine, NextTurn};
 use crate::auth::token_keys;
 use crate::consensus;
 use crate::core::Core;
-use crate::durable_log::{LogOwner, Writer};
+use crate::durable_log::{LogOwner, LogWriter};
 use crate::fatal::fatal;
 use crate::mesh::documents;
 use crate::mesh::events;
-use crate::mesh::log::RowLog;
+use crate::mesh::log::MeshLogObserver;
 use crate::mesh::metrics::RequestKind;
 use crate::mesh::region_discovery;
-use crate::mesh::shared_status::MeshRequestSlot;
+use crate::mesh::request_slots::MeshRequestSlot;
 use crate::mesh::status::{MeshCounts, MeshStatus};
-use crate::mesh::store;
 use crate::mesh::wire::{self, FrameSplitter};
 use crate::mesh::worker::ReplyTo;
 use crate::peer::Peers;
+use crate::queue::Wake;
+use crate::slow_requests::RequestMoments;
+use crate::store_thread::StoreOrder;
 use base::{IdMap, Instant, NodeId, ReplyToken};
 use bytes::Bytes;
 use coord::{Command, SetDocument};
 use disk::Disk;
-use engine::{IncarnationFile, MeshView};
-use mesh::{
-    CatchUp, DiskSpace, DocumentMessage, Dot, Envelope, HomeMessage, Mesh, NodeReport, Now, RegionId, Reply,
-    Request, Seq,
-};
-use mesh_node::{
-    AskTime, CoordMembers, Document, DocumentProposal, Driver, DriverSettings, HeldHome, Input, Output,
-};
+use engine::{IncarnationFile, MeshLog, MeshView};
+use mesh::{CatchUp, DiskSpace, Dot, Envelope, Mesh, Now, RegionId, Reply, Request, Seq};
+use mesh_node::{CoordMembers, Document, DocumentProposal, Driver, DriverSettings, Input, Output};
 use node::ClientWork;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -56,7 +53,7 @@ pub(crate) enum MeshMessage {
         deadline: Instant,
         request: Request,
         reply_to: ReplyTo,
-        admission: MeshRequestSlot,
+        slot: MeshRequestSlot,
     },
     /// Which other regions have a write?
     Reached {
@@ -66,58 +63,56 @@ pub(crate) enum MeshMessage {
     Frames {
         from: NodeId,
         envelopes: Vec<Envelope>,
+        bytes: usize,
     },
     /// From a node of another region.
     RemoteFrames {
         region: RegionId,
         from: NodeId,
         envelopes: Vec<Envelope>,
+        bytes: usize,
     },
-    NodeReport {
-        from: NodeId,
-        report: NodeReport,
-    },
-    /// From the leader of another region.
-    HomeMessage {
-        region: RegionId,
-        message: HomeMessage,
-    },
-    /// From the leader of another region, of the documents that regions share.
-    SharedDocuments {
-        region: RegionId,
-        message: DocumentMessage,
-    },
-    /// What the leader of this region says that the region may write.
-    Held(Vec<HeldHome>),
-    AskHomeLeases {
-        from: NodeId,
-        asked: AskTime,
-    },
-    HomeLeases(AskTime, Vec<HeldHome>),
-    /// What the cluster has agreed on, from a member that holds it.
+    /// An input that the driver gets as it came.
+    Input(Input),
+    /// A document of the cluster, from a member that holds it.
     ReceivedDocument(Document),
     /// Some document was replaced.
     Documents,
-    Connected(NodeId),
-    Lost(NodeId),
     Persisted(Seq),
-    /// A question to another region was answered, or could not be asked.
-    Answered {
-        region: RegionId,
-        answer: Result<Bytes, String>,
-    },
     /// The flush of this number is durable and visible in this view.
     Flushed {
         number: u64,
         view: Arc<MeshView>,
     },
+    /// The store was rewritten: this view shows the same rows.
+    Rewritten(Arc<MeshView>),
+}
+
+impl From<Input> for MeshMessage {
+    fn from(input: Input) -> MeshMessage {
+        MeshMessage::Input(input)
+    }
+}
+
+impl ActorMessage for MeshMessage {
+    fn bytes(&self) -> usize {
+        match self {
+            MeshMessage::Frames { bytes, .. } | MeshMessage::RemoteFrames { bytes, .. } => *bytes,
+            _ => 0,
+        }
+    }
+
+    /// The task that posts a request runs the turn, for itself or for all that post together.
+    fn wake(&self) -> Wake {
+        if matches!(self, MeshMessage::Request { .. }) { Wake::BySender } else { Wake::Now }
+    }
 }
 
 struct Caller {
     reply_to: ReplyTo,
     kind: RequestKind,
     began: Instant,
-    _admission: MeshRequestSlot,
+    _slot: MeshRequestSlot,
 }
 
 pub(crate) struct MeshLoop {
@@ -129,25 +124,79 @@ pub(crate) struct MeshLoop {
     incarnation_file: IncarnationFile,
     view: Arc<MeshView>,
     disk: Arc<dyn Disk>,
-    log: LogOwner<RowLog>,
+    log: LogOwner<MeshLog>,
     callers: IdMap<ReplyToken, Caller>,
     next_token: u64,
     next_tick: Instant,
-    show_at: Instant,
-    members_at: Instant,
-    policy_age_at: Instant,
-    policy_at: Instant,
-    token_keys_at: Instant,
+    schedule: Schedule,
     out: Output,
     splitter: FrameSplitter,
     counts: MeshCounts,
 }
 
+/// What is done every so often.
+struct Schedule {
+    status: Period,
+    members: Period,
+    policy_age: Period,
+    policy: Period,
+    token_keys: Period,
+}
+
+impl Schedule {
+    fn new() -> Schedule {
+        Schedule {
+            status: Period::of(SHOW_EVERY),
+            members: Period::of(MEMBERS_EVERY),
+            policy_age: Period::of(POLICY_AGE_EVERY),
+            policy: Period::of(POLICY_EVERY),
+            token_keys: Period::of(TOKEN_KEYS_EVERY),
+        }
+    }
+}
+
+struct Period {
+    every: Duration,
+    due: Instant,
+}
+
+impl Period {
+    /// Due at once for the first time.
+    fn of(every: Duration) -> Period {
+        Period { every, due: Instant::ZERO }
+    }
+
+    /// If it is due, it is due again later.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.due <= now;
+        if is_due {
+            self.due = now.after(self.every);
+        }
+        is_due
+    }
+}
+
 impl Machine for MeshLoop {
     type Message = MeshMessage;
 
-    fn turn(&mut self, mail: &mut Vec<MeshMessage>) -> NextTurn {
-        self.run_turn(mail);
+    fn turn(&mut self, messages: &mut Vec<MeshMessage>) -> NextTurn {
+        let now = self.now();
+        let is_idle = messages.is_empty() && self.callers.is_empty();
+        for item in messages.drain(..) {
+            self.handle_message(now, item);
+        }
+        if self.next_tick <= now.at {
+            self.tick(now);
+            self.next_tick = now.at.after(IDLE_TICK);
+        }
+        if !is_idle {
+            self.next_tick = self.next_tick.min(now.at.after(TICK));
+        }
+        self.driver.end_turn(now, &mut self.out);
+        // Rows that are durable at once may cause more output.
+        while self.perform_output(now) {
+            self.driver.end_turn(now, &mut self.out);
+        }
         NextTurn::At(self.core.clock.to_system(self.next_tick))
     }
 }
@@ -159,10 +208,11 @@ impl MeshLoop {
         settings: DriverSettings,
         segment_bytes: u64,
         files: engine::MeshFiles,
-    ) -> (MeshLoop, Arc<Mutex<Writer<RowLog>>>, engine::MeshStore) {
+    ) -> (MeshLoop, Arc<Mutex<LogWriter<MeshLog>>>, engine::MeshStore) {
         let engine::MeshFiles { log, store, replayed, incarnation_file, disk, .. } = files;
         let view = store.view();
-        let log = Writer::new(RowLog::new(core.clone(), log));
+        let observer = MeshLogObserver::new(core.clone(), &log);
+        let log = LogWriter::new(log, observer);
         let me = settings.me;
         let driver = Driver::new(settings, incarnation_file.get(), replayed, &*view);
         core.mesh.addresses.set(driver.address_book().clone());
@@ -178,37 +228,13 @@ impl MeshLoop {
             callers: IdMap::default(),
             next_token: 1,
             next_tick: core.clock.now(),
-            show_at: Instant::ZERO,
-            members_at: Instant::ZERO,
-            policy_age_at: Instant::ZERO,
-            policy_at: Instant::ZERO,
-            token_keys_at: Instant::ZERO,
+            schedule: Schedule::new(),
             out: Output::default(),
             splitter: FrameSplitter::default(),
             counts: MeshCounts::default(),
             core,
         };
         (new, log, store)
-    }
-
-    fn run_turn(&mut self, mail: &mut Vec<MeshMessage>) {
-        let now = self.now();
-        let is_idle = mail.is_empty() && self.callers.is_empty();
-        for item in mail.drain(..) {
-            self.handle_message(now, item);
-        }
-        if self.next_tick <= now.at {
-            self.tick(now);
-            self.next_tick = now.at.after(IDLE_TICK);
-        }
-        if !is_idle {
-            self.next_tick = self.next_tick.min(now.at.after(TICK));
-        }
-        self.driver.end_turn(now, &mut self.out);
-        // What is durable at once may cause more output.
-        while self.perform_output(now) {
-            self.driver.end_turn(now, &mut self.out);
-        }
     }
 
     fn now(&self) -> Now {
@@ -222,49 +248,36 @@ impl MeshLoop {
 
     fn handle_message(&mut self, now: Now, item: MeshMessage) {
         match item {
-            MeshMessage::Request { deadline, request, reply_to, admission } => {
+            MeshMessage::Request { deadline, request, reply_to, slot } => {
                 let kind = RequestKind::of(&request);
-                let caller = Caller { reply_to, kind, began: now.at, _admission: admission };
+                let caller = Caller { reply_to, kind, began: now.at, _slot: slot };
                 self.ask(now, deadline, request, caller);
             }
             MeshMessage::Reached { dot, reply_to } => {
                 let machine = self.driver.machine();
                 let _ = reply_to.send(machine.map(|machine| machine.reached(dot)).unwrap_or_default());
             }
-            MeshMessage::Frames { from, envelopes } => {
+            MeshMessage::Frames { from, envelopes, .. } => {
                 for envelope in envelopes {
                     self.step(now, Input::Frame { from, envelope });
                 }
             }
-            MeshMessage::RemoteFrames { region, from, envelopes } => {
+            MeshMessage::RemoteFrames { region, from, envelopes, .. } => {
                 for envelope in envelopes {
                     self.step(now, Input::RemoteFrame { region, from, envelope });
                 }
             }
-            MeshMessage::NodeReport { from, report } => self.step(now, Input::Report { from, report }),
-            MeshMessage::HomeMessage { region, message } => {
-                self.step(now, Input::HomeMessage { region, message })
-            }
-            MeshMessage::SharedDocuments { region, message } => {
-                self.step(now, Input::DocumentMessage { region, message });
-            }
-            MeshMessage::Held(held) => self.step(now, Input::Held(held)),
-            MeshMessage::AskHomeLeases { from, asked } => {
-                self.step(now, Input::AskHomeLeases { from, asked })
-            }
-            MeshMessage::HomeLeases(asked, held) => self.step(now, Input::HomeLeases(asked, held)),
+            MeshMessage::Input(input) => self.step(now, input),
             MeshMessage::ReceivedDocument(document) => {
                 documents::learn_auth(&self.core, now.at, &document);
                 self.step(now, Input::ReceivedDocument(document));
             }
             MeshMessage::Documents => self.step(now, Input::Documents(documents::followed(&self.core))),
-            MeshMessage::Connected(peer) => self.step(now, Input::Connected(peer)),
-            MeshMessage::Lost(peer) => self.step(now, Input::Lost(peer)),
-            MeshMessage::Answered { region, answer } => self.step(now, Input::Answered { region, answer }),
             MeshMessage::Persisted(seq) => {
                 self.log.persisted(seq);
                 self.step(now, Input::Persisted(seq));
             }
+            MeshMessage::Rewritten(view) => self.view = view,
             MeshMessage::Flushed { number, view } => {
                 self.view = view;
                 self.measure_disk(now);
@@ -283,6 +296,7 @@ impl MeshLoop {
     fn answer(&mut self, caller: Caller, reply: Reply) {
         let took = self.core.clock.now().since(caller.began);
         self.core.metrics.mesh.answered(caller.kind, &reply, took);
+        self.note_if_slow(&caller, &reply);
         self.counts.count(caller.kind, &reply);
         caller.reply_to.send(match reply {
             Reply::Refused(code) => Err(code),
@@ -290,20 +304,36 @@ impl MeshLoop {
         });
     }
 
+    /// Reports a slow request. The time of all replicas counts as replication.
+    fn note_if_slow(&self, caller: &Caller, reply: &Reply) {
+        let (slow, answered) = (&self.core.metrics.slow_requests, self.core.clock.now());
+        if !slow.is_slow(answered.since(caller.began)) {
+            return;
+        }
+        let refusal = if let Reply::Refused(code) = reply { Some(*code) } else { None };
+        let moments = RequestMoments {
+            posted: caller.began,
+            taken: caller.began,
+            synced: None,
+            committed: Some(answered),
+            applied: None,
+            answered,
+        };
+        slow.note(caller.kind.slow_name(), 0, refusal, &moments);
+    }
+
     fn tick(&mut self, now: Now) {
-        if self.members_at <= now.at {
-            self.members_at = now.at.after(MEMBERS_EVERY);
+        if self.schedule.members.is_due(now.at) {
             self.step(now, Input::Members(self.members()));
         }
         self.measure_disk(now);
-        let status = self.core.status.read();
+        let status = self.core.published.status.read();
         let leads = status.is_leader;
         if !self.core.data_only {
             self.refresh_policy(now, leads, status.leader.is_some());
         }
         self.step(now, Input::Tick { leads });
-        if self.show_at <= now.at {
-            self.show_at = now.at.after(SHOW_EVERY);
+        if self.schedule.status.is_due(now.at) {
             self.publish_status();
         }
     }
@@ -311,28 +341,23 @@ impl MeshLoop {
     /// A member that has a leader knows the newest policy, and tells nodes without coord how old what it knows is.
     fn refresh_policy(&mut self, now: Now, leads: bool, has_leader: bool) {
         if has_leader {
-            self.core.auth.data.confirm(now.at, Duration::ZERO);
+            self.core.security.auth.data.confirm(now.at, Duration::ZERO);
         }
-        if self.token_keys_at <= now.at {
-            self.token_keys_at = now.at.after(TOKEN_KEYS_EVERY);
-            let next = if leads { self.core.auth.next_token_keys(now.wall_ms) } else { None };
+        if self.schedule.token_keys.is_due(now.at) {
+            let next = if leads { self.core.security.auth.next_token_keys(now.wall_ms) } else { None };
             if let Some((expect, bytes)) = next {
                 self.propose(now, DocumentProposal { name: token_keys::DOCUMENT, expect, bytes });
             }
         }
-        if self.policy_age_at > now.at {
+        if !self.schedule.policy_age.is_due(now.at) {
             return;
         }
-        self.policy_age_at = now.at.after(POLICY_AGE_EVERY);
-        let with_policy = self.policy_at <= now.at;
-        if with_policy {
-            self.policy_at = now.at.after(POLICY_EVERY);
-        }
+        let with_policy = self.schedule.policy.is_due(now.at);
         let data_only_nodes = self.driver.data_only_nodes();
         if !data_only_nodes.is_empty() {
             let frames = documents::policy_frames(&self.core, now.at, with_policy);
             for node in data_only_nodes {
-                // What is lost is told again in a second.
+                // A lost report is sent again in a second.
                 self.peers.send_data(node, frames.clone());
             }
         }
@@ -344,18 +369,18 @@ impl MeshLoop {
         CoordMembers { voters: table.voters().into_iter().collect(), removed: table.removed().clone(), peers }
     }
 
-    /// What the machine takes in is bounded by what was free at the last look, and by what it has taken in since.
+    /// The machine bounds what it accepts by the last measurement, and by what it has accepted since.
     fn measure_disk(&mut self, now: Now) {
         let free = self.disk.free_bytes();
         let free_bytes = free.unwrap_or_else(|error| fatal("measuring the disk of the mesh", &error));
-        let status_board = &self.core.mesh.status_board;
-        let lacking_bytes = self.segment_bytes.saturating_sub(status_board.spare_bytes());
-        let disk_space = DiskSpace { free_bytes, taken_bytes: status_board.taken_bytes(), lacking_bytes };
+        let shared_status = &self.core.mesh.status;
+        let lacking_bytes = self.segment_bytes.saturating_sub(shared_status.spare_bytes());
+        let disk_space = DiskSpace { free_bytes, taken_bytes: shared_status.taken_bytes(), lacking_bytes };
         self.step(now, Input::DiskSpace(disk_space));
     }
 
-    /// The peers and the disk first, for their work takes longest. True if something has followed at once that the
-    /// driver was told.
+    /// Sends and persists first, because peers and disk take longest. True if the driver was told of something that was
+    /// durable at once, and may have more output.
     fn perform_output(&mut self, now: Now) -> bool {
         self.send(now);
         let mut goes_on = false;
@@ -373,16 +398,16 @@ impl MeshLoop {
                 self.answer(caller, reply);
             }
         }
-        let spent = self.out.mesh.spent.take().map(store::StoreCommand::Free);
-        let flush = self.out.mesh.flush.take().map(store::StoreCommand::Flush);
-        for order in spent.into_iter().chain(flush) {
+        let flushed_rows = self.out.mesh.flushed_rows.take().map(StoreOrder::Other);
+        let flush = self.out.mesh.flush.take().map(StoreOrder::Flush);
+        for order in flushed_rows.into_iter().chain(flush) {
             self.core.mesh.store.push(order);
         }
         self.perform_rest(now);
         goes_on
     }
 
-    /// What happens now and then.
+    /// The output that most turns do not have.
     fn perform_rest(&mut self, now: Now) {
         for proposal in std::mem::take(&mut self.out.propose) {
             self.propose(now, proposal);
@@ -393,21 +418,21 @@ impl MeshLoop {
         if let Some(nodes) = self.out.nodes.take()
             && self.core.members.set_nodes(nodes)
         {
-            self.core.consensus.queue.push(consensus::ConsensusMessage::Others(self.core.members.others()));
+            self.core.coord.consensus.post(consensus::ConsensusMessage::Others(self.core.members.others()));
         }
         if std::mem::take(&mut self.out.addresses_changed) {
             let addresses = self.driver.address_book();
             self.core.mesh.addresses.set(addresses.clone());
             self.core.mesh.discovery.push(region_discovery::DiscoveryCommand::Lead(addresses.remote_nodes()));
         }
-        for question in std::mem::take(&mut self.out.region_queries) {
-            self.core.mesh.discovery.push(region_discovery::DiscoveryCommand::OpId(question));
+        for query in std::mem::take(&mut self.out.region_queries) {
+            self.core.mesh.discovery.push(region_discovery::DiscoveryCommand::Query(query));
         }
         if !self.out.held.is_empty() {
             self.core.mesh.home_leases.set(&std::mem::take(&mut self.out.held));
         }
-        for note in std::mem::take(&mut self.out.mesh.events) {
-            events::count(&mut self.counts, note);
+        for event in std::mem::take(&mut self.out.mesh.events) {
+            events::count(&mut self.counts, event);
         }
         std::mem::take(&mut self.out.events).into_iter().for_each(events::log);
         if std::mem::take(&mut self.out.topology_changed) {
@@ -418,7 +443,7 @@ impl MeshLoop {
     fn write_incarnation(&mut self, catch_up: CatchUp) {
         self.incarnation_file
             .set_catch_up(catch_up)
-            .unwrap_or_else(|error| fatal("writing down the life of the mesh", &error));
+            .unwrap_or_else(|error| fatal("writing the incarnation of the mesh", &error));
     }
 
     fn propose(&self, now: Now, proposal: DocumentProposal) {
@@ -439,7 +464,7 @@ impl MeshLoop {
                 lost.insert(to);
             }
         }
-        // What is lost of these is sent again.
+        // Lost messages are sent again.
         for (to, message) in self.out.messages.drain(..) {
             self.peers.send_data(to, vec![wire::message_frame(&message)]);
         }
@@ -460,7 +485,7 @@ impl MeshLoop {
     fn publish_status(&mut self) {
         let now = self.now();
         let machine = self.driver.machine();
-        self.core.mesh.status_board.set_status(MeshStatus {
+        self.core.mesh.status.set_status(MeshStatus {
             node: self.me,
             incarnation: self.driver.incarnation().number,
             regions: machine.map(|machine| machine.regions(now)).unwrap_or_default(),
@@ -473,7 +498,7 @@ impl MeshLoop {
 
     fn publish_topology(&self) {
         if let Some(machine) = self.driver.machine() {
-            self.core.mesh.status_board.set_topology(machine.topology());
+            self.core.mesh.status.set_topology(machine.topology());
         }
     }
 }

@@ -4,10 +4,11 @@
 use crate::core::Core;
 use crate::handle::Handle;
 use crate::mesh::documents;
-use crate::mesh::node::MeshMessage;
 use crate::peer::{Deliver, Peers, QuestionSender, RegionNode, question};
 use bytes::Bytes;
-use mesh_node::{DiscoveryContext, RegionQuery, RemoteNode, answer_question, asking_region, refuse_question};
+use mesh_node::{
+    DiscoveryContext, Input, RegionQuery, RemoteNode, answer_question, asking_region, refuse_question,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use tls::PeerClaim;
@@ -17,7 +18,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What is asked of the thread.
 pub(crate) enum DiscoveryCommand {
-    OpId(RegionQuery),
+    Query(RegionQuery),
     /// Streams lead to these nodes, and to no others of other regions.
     Lead(Vec<RemoteNode>),
 }
@@ -40,8 +41,8 @@ impl RegionDiscovery {
             for order in orders.drain(..) {
                 match order {
                     DiscoveryCommand::Lead(nodes) => self.lead_streams(nodes),
-                    DiscoveryCommand::OpId(_) if self.core.mesh.discovery.is_closed() => {}
-                    DiscoveryCommand::OpId(question) => self.ask(question),
+                    DiscoveryCommand::Query(_) if self.core.mesh.discovery.is_closed() => {}
+                    DiscoveryCommand::Query(question) => self.ask(question),
                 }
             }
         }
@@ -64,14 +65,14 @@ impl RegionDiscovery {
         let table = documents::table(&self.core);
         let name = table.get(region).map_or("", |region| region.name.as_str());
         let claim = PeerClaim::Region { name, address: None };
-        let guard = self.core.security.now();
+        let guard = self.core.security.peers.now();
         let ask = || question::ask(&address, &bytes, ANSWER_TIMEOUT, || guard.dial(claim, &address));
         let answer = if guard.is_barred(claim) {
             Err("no secret is shared with it (--region-secret)".to_owned())
         } else {
             ask().map_err(|error| error.to_string())
         };
-        self.core.mesh.actor.queue.push(MeshMessage::Answered { region, answer });
+        self.core.mesh.actor.post(Input::Answered { region, answer });
     }
 }
 
@@ -82,7 +83,7 @@ pub(crate) fn answer(handle: &Handle, question: Bytes, asker: &QuestionSender<'_
     if !asker.may_be(PeerClaim::Region { name: &name, address: None }) {
         return refuse_question("it has not proven the secret of the two regions (--region-secret)");
     }
-    let (table, topology) = (documents::table(core), core.mesh.status_board.topology());
+    let (table, topology) = (documents::table(core), core.mesh.status.topology());
     let context = DiscoveryContext {
         region: &core.mesh.region,
         cluster: handle.identity().cluster,

@@ -1,26 +1,16 @@
-//! What the mesh's threads publish for other threads: the newest topology and metrics, and the admission of requests. No
-//! caller waits here.
+//! What the mesh's threads publish for other threads: the newest topology and status. No caller waits here. A member's status in coord is apart, because a data-only node has none and other threads write it.
 
 use crate::mesh::status::{MeshStatus, MoveCounts};
-use base::limits::{MESH_OPERATIONS_MAX, REQUESTS_WAITING_MAX};
 use mesh::Topology;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
-
-/// Bytes of requests that wait for an answer.
-const WAITING_BYTES_MAX: usize = 64 * 1024 * 1024;
-
-const _: () = assert!(REQUESTS_WAITING_MAX <= MESH_OPERATIONS_MAX);
 
 pub(crate) struct SharedMeshStatus {
     published: Mutex<PublishedStatus>,
     lag_ms: AtomicU64,
     log_bytes: AtomicU64,
     spare_bytes: AtomicU64,
-    store_bytes: AtomicU64,
     taken_bytes: AtomicU64,
-    waiting: AtomicUsize,
-    waiting_bytes: AtomicUsize,
 }
 
 struct PublishedStatus {
@@ -37,15 +27,12 @@ impl SharedMeshStatus {
             lag_ms: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
             spare_bytes: AtomicU64::new(0),
-            store_bytes: AtomicU64::new(0),
             taken_bytes: AtomicU64::new(0),
-            waiting: AtomicUsize::new(0),
-            waiting_bytes: AtomicUsize::new(0),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, PublishedStatus> {
-        self.published.lock().expect("no thread panics while it holds the board")
+        self.published.lock().expect("no thread panics while it holds the status")
     }
 
     pub fn topology(&self) -> Arc<Topology> {
@@ -63,7 +50,7 @@ impl SharedMeshStatus {
     pub fn status(&self) -> MeshStatus {
         let mut status = self.lock().status.clone();
         status.log_bytes = self.log_bytes.load(Relaxed);
-        status.store_bytes = self.store_bytes.load(Relaxed);
+        status.store_bytes = self.taken_bytes.load(Relaxed);
         status
     }
 
@@ -80,54 +67,22 @@ impl SharedMeshStatus {
         self.lag_ms.load(Relaxed)
     }
 
-    /// Requests that wait for an answer.
-    pub fn waiting(&self) -> usize {
-        self.waiting.load(Relaxed)
-    }
-
     pub fn set_log_bytes(&self, bytes: u64, spare_bytes: u64) {
         self.log_bytes.store(bytes, Relaxed);
         self.spare_bytes.store(spare_bytes, Relaxed);
     }
 
-    /// What the log has in store for when it needs more room.
+    /// What the log keeps in reserve for its next segments.
     pub fn spare_bytes(&self) -> u64 {
         self.spare_bytes.load(Relaxed)
     }
 
-    pub fn set_store_bytes(&self, bytes: u64, taken_bytes: u64) {
-        self.store_bytes.store(bytes, Relaxed);
+    pub fn set_store_bytes(&self, taken_bytes: u64) {
         self.taken_bytes.store(taken_bytes, Relaxed);
     }
 
     /// What the store's file takes of the disk.
     pub fn taken_bytes(&self) -> u64 {
         self.taken_bytes.load(Relaxed)
-    }
-}
-
-/// Held by a request until it is answered.
-pub(crate) struct MeshRequestSlot {
-    shared: Arc<super::MeshShared>,
-    bytes: usize,
-}
-
-impl MeshRequestSlot {
-    /// None when too many wait already. One that is alone may be of any size.
-    pub fn take(shared: &Arc<super::MeshShared>, bytes: usize) -> Option<MeshRequestSlot> {
-        let status_board = &shared.status_board;
-        let before = status_board.waiting.fetch_add(1, Relaxed);
-        let bytes_before = status_board.waiting_bytes.fetch_add(bytes, Relaxed);
-        let admission = MeshRequestSlot { shared: shared.clone(), bytes };
-        let fits =
-            before < REQUESTS_WAITING_MAX && (before == 0 || bytes_before + bytes <= WAITING_BYTES_MAX);
-        fits.then_some(admission)
-    }
-}
-
-impl Drop for MeshRequestSlot {
-    fn drop(&mut self) {
-        self.shared.status_board.waiting.fetch_sub(1, Relaxed);
-        self.shared.status_board.waiting_bytes.fetch_sub(self.bytes, Relaxed);
     }
 }

@@ -22,7 +22,7 @@ pub(crate) const CACHE_BYTES: usize = 48 * 1024 * 1024;
 /// Its rows are flushed so much less often than those of coord: the log has them, keys that are written again cost
 /// nothing more until then, and a flush rewrites a page of the store for nearly every key that it holds.
 const FLUSH_INTERVALS: u32 = 100;
-/// What deletes and the upkeep of the mesh may need of the store's file while there is no room for more.
+/// What deletes and the upkeep of the mesh may need of the store's file while there is no space for more.
 const LOW_FOR_STORE_BYTES: u64 = 4 * 1024 * 1024;
 /// What even deletes leave to the store. They may use all space that coord keeps free; otherwise no client could delete
 /// anything from the mesh once coord has filled the disk.
@@ -44,19 +44,19 @@ pub(crate) fn open(config: &Config) -> Result<MeshFiles, Error> {
         incarnation = incarnation.number,
         boot = incarnation.boot,
         replayed,
-        "opened the files of the mesh"
+        "opened the mesh files"
     );
-    tell_losses(&files.recovery);
+    log_losses(&files.recovery);
     Ok(files)
 }
 
-fn tell_losses(recovery: &RecoveryReport) {
+fn log_losses(recovery: &RecoveryReport) {
     if let Some(torn) = &recovery.torn {
         tracing::warn!(
             file = torn.file,
             offset = torn.offset,
-            "the log of the mesh ended in a frame that is not whole, and was cut there: it was being written when the \
-             node died, or was damaged since; the node goes on as after the loss of its disk, and serves when it has been \
+            "truncated the end of the mesh log: its last frame was being written when the node died, or was damaged \
+             since; the node goes on as after the loss of its disk, and serves when it has been \
              compared with the other replicas"
         );
     }
@@ -65,7 +65,7 @@ fn tell_losses(recovery: &RecoveryReport) {
             file = shortened.file,
             found_bytes = shortened.found_bytes,
             listed_bytes = shortened.listed_bytes,
-            "the last segment of the log of the mesh was cut short behind its last frame; no frame is missing"
+            "the last segment of the mesh log is shorter than listed; no frame is missing"
         );
     }
 }
@@ -80,7 +80,7 @@ fn low_bytes(config: &Config) -> u64 {
     reserve_bytes(config) + segment_bytes(config) + LOW_FOR_STORE_BYTES
 }
 
-/// Names a life that has never been before: randomness of the process, and the time.
+/// Numbers an incarnation that has never been before: randomness of the process, and the time.
 fn fresh_incarnation() -> u32 {
     let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut hasher = RandomState::new().build_hasher();
@@ -102,7 +102,7 @@ pub(crate) fn settings(config: &Config, core: &Core, cluster: ClusterId) -> Driv
         cluster,
         regions: founded(&region, &region_peers),
         region,
-        // As the controller takes it for those who have not told.
+        // Without a zone the node's id stands for one, as in the controller.
         zone: if zone.is_empty() { me.0 as u32 } else { hash64(zone.as_bytes(), 0) as u32 },
         points,
         address: if core.data_only { config.advertise_peer.clone() } else { String::new() },
@@ -127,7 +127,9 @@ fn founded(here: &str, peers: &[(String, String)]) -> Regions {
         let seeds = peers.iter().filter(|(other, _)| other == name).map(|(_, place)| place.clone()).collect();
         match table.with(Region::new(name, seeds)) {
             Ok(next) => table = next,
-            Err(code) => tracing::error!(region = name, %code, "the region cannot be taken into the table"),
+            Err(code) => {
+                tracing::error!(region = name, %code, "cannot add the region to the table of regions")
+            }
         }
     }
     table

@@ -7,7 +7,7 @@ use mesh::{MachineStatus, MovePhase, Partition, RegionState, Reply, Topology};
 #[derive(Clone, Debug, Default)]
 pub struct MeshStatus {
     pub node: NodeId,
-    /// Which life of the node this is: another after it has lost its disk.
+    /// Another one after the node has lost its disk.
     pub incarnation: u32,
     /// What the machine says of itself; none until there is a topology.
     pub machine: Option<MachineStatus>,

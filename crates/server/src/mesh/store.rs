@@ -1,46 +1,65 @@
-//! The thread that owns the mesh's store: it flushes in the order of the commands and hands out the view that shows what it
-//! wrote. A store that cannot be written ends the process. Rows that the machine no longer needs are freed here too, where no
-//! request waits for it.
+//! The store of the mesh, as the thread that owns it uses it: it hands out the view that shows what it wrote. Rows that the
+//! machine no longer needs are freed here too, where no request waits for it.
 
 use crate::core::Core;
+use crate::defrag::Defrag;
 use crate::durable_log;
-use crate::fatal::fatal;
 use crate::mesh::node::MeshMessage;
-use engine::MeshStore;
+use crate::store_thread::StoreAdapter;
+use engine::{Error, MeshStore};
 use mesh::{Flush, FlushedRows};
-use std::time::Instant;
+use prometheus_client::metrics::histogram::Histogram;
+use std::sync::Arc;
 
-/// What is asked of the thread.
-pub(crate) enum StoreCommand {
-    Flush(Flush),
-    Free(FlushedRows),
+pub(crate) struct RowStore {
+    core: Arc<Core>,
+    store: MeshStore,
 }
 
-pub(crate) fn run(core: &Core, mut store: MeshStore) {
-    show(core, &store);
-    let mut orders: Vec<StoreCommand> = Vec::new();
-    while core.mesh.store.take(&mut orders, None) {
-        for order in orders.drain(..) {
-            match order {
-                StoreCommand::Flush(asked) => flush(core, &mut store, &asked),
-                StoreCommand::Free(spent) => drop(spent),
-            }
-        }
+impl RowStore {
+    pub fn new(core: Arc<Core>, store: MeshStore) -> RowStore {
+        RowStore { core, store }
     }
 }
 
-fn flush(core: &Core, store: &mut MeshStore, flush: &Flush) {
-    let start = Instant::now();
-    store.flush(flush).unwrap_or_else(|error| fatal("flushing to the store of the mesh", &error));
-    core.metrics.mesh.store_commit_seconds.observe(start.elapsed().as_secs_f64());
-    // Room that a flush has made or taken is seen before the flush is heard of.
-    show(core, store);
-    core.mesh.actor.queue.push(MeshMessage::Flushed { number: flush.number, view: store.view() });
-    core.mesh.log.push(durable_log::Order::Release(flush.upto));
-}
+impl StoreAdapter for RowStore {
+    type Owner = MeshStore;
+    type Flush = Flush;
+    /// To be freed.
+    type Order = FlushedRows;
+    const NAME: &'static str = "the store of the mesh";
+    const LABEL: &'static str = "mesh";
 
-fn show(core: &Core, store: &MeshStore) {
-    let measured = store.file_bytes().and_then(|bytes| Ok((bytes, store.taken_bytes()?)));
-    let (bytes, taken) = measured.unwrap_or_else(|error| fatal("measuring the store of the mesh", &error));
-    core.mesh.status_board.set_store_bytes(bytes, taken);
+    fn owner(&mut self) -> &mut MeshStore {
+        &mut self.store
+    }
+
+    fn flush(&mut self, flush: &Flush) -> Result<(), Error> {
+        self.store.flush(flush)
+    }
+
+    fn flush_seconds(&self) -> &Histogram {
+        &self.core.metrics.mesh.store_commit_seconds
+    }
+
+    fn report_flush(&mut self, flush: &Flush) {
+        self.core.mesh.actor.post(MeshMessage::Flushed { number: flush.number, view: self.store.view() });
+        self.core.mesh.log.push(durable_log::Order::Release(flush.upto));
+    }
+
+    fn carry_out(&mut self, flushed_rows: FlushedRows, _: &mut Defrag) {
+        drop(flushed_rows);
+    }
+
+    fn step_defrag(&mut self, defrag: &mut Defrag) -> bool {
+        let is_rewritten = defrag.step(&mut self.store);
+        if is_rewritten {
+            self.core.mesh.actor.post(MeshMessage::Rewritten(self.store.view()));
+        }
+        is_rewritten
+    }
+
+    fn publish_size(&self, taken_bytes: u64, _: u64) {
+        self.core.mesh.status.set_store_bytes(taken_bytes);
+    }
 }

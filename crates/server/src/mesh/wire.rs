@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 pub(super) const FIRST_KIND: u8 = 64;
 const ENVELOPE: u8 = 64;
 const PIECE: u8 = 65;
-const TIDINGS: u8 = 66;
+const NODE_REPORT: u8 = 66;
 const DOCUMENT: u8 = 67;
-const WORD: u8 = 68;
+const HOME_MESSAGE: u8 = 68;
 const HELD: u8 = 69;
 const ASK_TENURES: u8 = 70;
 const TENURES: u8 = 71;
@@ -28,23 +28,23 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// No node sends a longer frame than a page of an exchange with one large record at its end.
 const FRAME_BYTES_MAX: usize = 2 * MESH_RECORD_BYTES_MAX + 1_000 * MESH_NAME_BYTES_MAX;
 
-/// What one frame of the mesh says.
+/// The message in one frame of the mesh.
 #[derive(Debug)]
 pub(crate) enum WireMessage {
     Envelope(Envelope),
     /// To the controller.
     NodeReport(NodeReport),
-    /// What the cluster has agreed on, for nodes that hold nothing of coord.
+    /// A document of the cluster, for nodes that hold nothing of coord.
     Document(Document),
     /// To the leader of another region, of homes.
     HomeMessage(HomeMessage),
     /// To the leader of another region, of the documents that regions share.
     SharedDocuments(DocumentMessage),
-    /// What the region may write, and for how long still.
+    /// The homes that the region may write, and for how long still.
     Held(Vec<HeldHome>),
     /// To the leader: what may the region write?
     AskHomeLeases(AskTime),
-    /// What the region may write, and for how long since the question.
+    /// The homes that the region may write, and for how long since the question.
     HomeLeases(AskTime, Vec<HeldHome>),
 }
 
@@ -79,11 +79,11 @@ impl FrameSplitter {
     }
 }
 
-/// What the driver sends beside the frames of its machine.
+/// The frame of a message that the driver sends beside the frames of its machine.
 pub(super) fn message_frame(message: &mesh_node::Message) -> Bytes {
     match message {
-        mesh_node::Message::Report(report) => headed(TIDINGS, &report.encode()),
-        mesh_node::Message::Home(message) => headed(WORD, &message.encode()),
+        mesh_node::Message::Report(report) => headed(NODE_REPORT, &report.encode()),
+        mesh_node::Message::Home(message) => headed(HOME_MESSAGE, &message.encode()),
         mesh_node::Message::Documents(message) => headed(SHARED_DOCUMENTS, &message.encode()),
         mesh_node::Message::Held(held) => {
             let mut out = vec![HELD];
@@ -104,7 +104,7 @@ pub(super) fn message_frame(message: &mesh_node::Message) -> Bytes {
     }
 }
 
-/// One for each.
+/// One frame for each document.
 pub(super) fn documents_frames<'a>(
     documents: impl Iterator<Item = (&'a str, &'a coord::Document)>,
 ) -> Vec<Bytes> {
@@ -144,14 +144,14 @@ struct PartialFrame {
     bytes: Vec<u8>,
 }
 
-/// What became of a frame.
+/// The outcome of decoding a frame.
 #[expect(clippy::large_enum_variant, reason = "a box would be an allocation for every frame")]
 #[derive(Debug)]
 pub(crate) enum Assembled {
     Message(WireMessage),
     /// More pieces have to come.
     Incomplete,
-    /// Of a kind that this release does not know. A later one may.
+    /// The message is of a kind that this release does not know. A later one may.
     Unknown,
     Malformed,
 }
@@ -183,9 +183,9 @@ impl FrameAssembler {
                     None => Assembled::Malformed,
                 };
             }
-            Some(TIDINGS) => NodeReport::decode(reader.rest()).map(WireMessage::NodeReport),
+            Some(NODE_REPORT) => NodeReport::decode(reader.rest()).map(WireMessage::NodeReport),
             Some(DOCUMENT) => decode_document(reader).map(WireMessage::Document),
-            Some(WORD) => HomeMessage::decode(reader.rest()).map(WireMessage::HomeMessage),
+            Some(HOME_MESSAGE) => HomeMessage::decode(reader.rest()).map(WireMessage::HomeMessage),
             Some(SHARED_DOCUMENTS) => {
                 DocumentMessage::decode(reader.rest()).map(WireMessage::SharedDocuments)
             }
@@ -293,9 +293,9 @@ mod tests {
             &b""[..],
             &[ENVELOPE],
             &[PIECE, 1],
-            &[TIDINGS, 9],
+            &[NODE_REPORT, 9],
             &[DOCUMENT],
-            &[WORD, 1],
+            &[HOME_MESSAGE, 1],
             &[HELD],
             &[ASK_TENURES],
             &[TENURES, 1],

@@ -17,10 +17,10 @@ pub(crate) type WorkerReply = Result<Reply, Code>;
 
 /// One thread that serves many clients; cheap to clone.
 #[derive(Clone, Default)]
-pub struct Worker(Arc<Shared>);
+pub struct Worker(Arc<WorkerShared>);
 
 #[derive(Default)]
-struct Shared {
+struct WorkerShared {
     /// Answers gather here.
     replies: ReplyInbox<(oneshot::Sender<WorkerReply>, WorkerReply)>,
     /// Requests since the thread last rested, and in the last stretch before that had any. Only the thread itself counts.
@@ -44,7 +44,7 @@ impl Worker {
     }
 }
 
-/// Who waits for one answer.
+/// The caller that waits for one answer.
 pub(crate) struct ReplyTo {
     sender: oneshot::Sender<WorkerReply>,
     worker: Option<Worker>,
@@ -59,13 +59,13 @@ impl ReplyTo {
     pub fn send(self, answer: WorkerReply) {
         match self.worker {
             Some(worker) => worker.0.replies.push((self.sender, answer)),
-            // One who has gone away does not hear it.
+            // A requester that has gone away does not get the reply.
             None => drop(self.sender.send(answer)),
         }
     }
 }
 
-/// Hands out for ever what is laid into a lane.
+/// Delivers the replies of a worker for as long as it lives.
 pub(crate) async fn deliver(worker: Worker) {
     let mut replies = Vec::new();
     loop {
@@ -100,9 +100,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_get_to_those_who_asked_with_a_lane_and_without() {
+    async fn answers_get_to_those_who_asked_with_a_worker_and_without() {
         let worker = Worker::default();
-        let postman = tokio::spawn(deliver(worker.clone()));
+        let delivery = tokio::spawn(deliver(worker.clone()));
         for worker in [Some(worker.clone()), None, Some(worker.clone())] {
             let (reply_to, answer) = ReplyTo::new(worker);
             reply_to.send(Err(Code::Timeout));
@@ -113,6 +113,6 @@ mod tests {
         let (last, answer) = ReplyTo::new(Some(worker));
         last.send(Err(Code::Stopped));
         assert_eq!(answer.await.unwrap().unwrap_err(), Code::Stopped);
-        postman.abort();
+        delivery.abort();
     }
 }

@@ -3,7 +3,10 @@
 //! not with each request.
 
 use crate::registry::Registry;
-use node::RoundReport;
+use base::{FormatLevel, Instant, Revision};
+use coord::watch::WatchPositionCounts;
+use node::apply::OldestNeeded;
+use node::{Apply, RoundReport};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -23,8 +26,12 @@ pub(crate) struct BackgroundMetrics {
     pub watch_events_pending: Gauge,
     versions_swept: Counter,
     quota: Gauge,
+    format_level: Gauge,
     compaction_milliseconds: Histogram,
     watch_lag: Gauge,
+    leases: Gauge,
+    watch_positions: Family<Vec<(&'static str, &'static str)>, Gauge>,
+    pinned: Family<Vec<(&'static str, &'static str)>, Gauge>,
     rounds: Family<Vec<(&'static str, &'static str)>, Counter>,
 }
 
@@ -41,8 +48,12 @@ impl BackgroundMetrics {
             watch_events_pending: Gauge::default(),
             versions_swept: Counter::default(),
             quota: Gauge::default(),
+            format_level: Gauge::default(),
             compaction_milliseconds: milliseconds(),
             watch_lag: Gauge::default(),
+            leases: Gauge::default(),
+            watch_positions: Family::default(),
+            pinned: Family::default(),
             rounds: Family::default(),
         };
         let counters = [
@@ -64,6 +75,11 @@ impl BackgroundMetrics {
         for (counter, name, help) in counters {
             registry.register(name, help, counter.clone());
         }
+        registry.register(
+            "althing_format_level",
+            "Level of the formats that the cluster writes; 0 until an upgrade from 0.1.0 is finalized",
+            background.format_level.clone(),
+        );
         registry.register(
             "etcd_debugging_mvcc_pending_events_total",
             "Responses that wait for the clients of watches",
@@ -89,6 +105,17 @@ impl BackgroundMetrics {
             "Revisions that the slowest watch has not been sent",
             background.watch_lag.clone(),
         );
+        registry.register("althing_leases", "Leases that there are", background.leases.clone());
+        registry.register(
+            "althing_watches",
+            "Watches by what they do: live, behind, paused (behind, and the client takes nothing), future",
+            background.watch_positions.clone(),
+        );
+        registry.register(
+            "althing_compaction_pinned_revision",
+            "The oldest revision that this member needs, by the reason: a watch, or a large read; 0 for none",
+            background.pinned.clone(),
+        );
         registry.register(
             "althing_compaction_rounds",
             "Rounds of automatic compaction that this member led, by outcome",
@@ -101,11 +128,29 @@ impl BackgroundMetrics {
         self.watch_lag.set(i64::try_from(revisions).unwrap_or(i64::MAX));
     }
 
+    /// What holds leases, watches and the past.
+    pub fn set_holders(&self, machine: &Apply, now: Instant) {
+        self.leases.set(machine.lease_count() as i64);
+        let WatchPositionCounts { live, behind, paused, future } = machine.count_watch_positions();
+        for (state, count) in [("live", live), ("behind", behind), ("paused", paused), ("future", future)] {
+            self.watch_positions.get_or_create(&vec![("state", state)]).set(count as i64);
+        }
+        let OldestNeeded { watches, large_reads } = machine.oldest_needed(now);
+        for (reason, revision) in [("watch", watches), ("large-read", large_reads)] {
+            let revision = revision.unwrap_or(Revision::ZERO);
+            self.pinned.get_or_create(&vec![("reason", reason)]).set(revision.0);
+        }
+    }
+
     pub fn count_round(&self, round: &RoundReport) {
         self.rounds.get_or_create(&vec![("outcome", round.outcome.name())]).inc();
     }
 
     /// No quota is the largest number.
+    pub fn set_format_level(&self, level: FormatLevel) {
+        self.format_level.set(i64::from(level.0));
+    }
+
     pub fn set_quota(&self, bytes: u64) {
         self.quota.set(i64::try_from(bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(i64::MAX));
     }

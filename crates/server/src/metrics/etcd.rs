@@ -4,6 +4,7 @@
 
 mod process;
 
+use super::Labels;
 use crate::histogram::DurationHistogram;
 use crate::peer::PeerCounts;
 use crate::registry::Registry;
@@ -18,7 +19,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-type Labels = Vec<(&'static str, String)>;
 type DurationFamily = Family<Labels, DurationHistogram, fn() -> DurationHistogram>;
 
 /// Refused and carried out.
@@ -34,6 +34,10 @@ pub(crate) struct EtcdMetrics {
     pub wal_write_seconds: DurationHistogram,
     pub wal_write_bytes: Gauge,
     pub heartbeats_late: Counter,
+    pub hash_seconds: DurationHistogram,
+    pub hash_rev_seconds: DurationHistogram,
+    pub snapshot_seconds: DurationHistogram,
+    pub open_reads: Gauge,
     known_peers: Family<Labels, Gauge>,
     active_peers: Family<Labels, Gauge>,
     disconnected_peers: Family<Labels, Counter>,
@@ -50,6 +54,7 @@ struct OperationCounters {
     txns: Counter,
     leases_granted: Counter,
     leases_revoked: Counter,
+    fence_refusals: Counter,
 }
 
 impl OperationCounters {
@@ -66,6 +71,11 @@ impl OperationCounters {
             ),
             (&counters.leases_granted, "etcd_debugging_lease_granted", "Leases granted"),
             (&counters.leases_revoked, "etcd_debugging_lease_revoked", "Leases revoked"),
+            (
+                &counters.fence_refusals,
+                "althing_fence_refusals",
+                "Writes and checks that this member has refused because a later holder of the lock has overtaken their token",
+            ),
         ] {
             registry.register(name, help, counter.clone());
         }
@@ -80,6 +90,7 @@ impl OperationCounters {
             (&self.txns, ops.txns),
             (&self.leases_granted, ops.leases_granted),
             (&self.leases_revoked, ops.leases_revoked),
+            (&self.fence_refusals, ops.fence_refusals),
         ] {
             counter.inner().store(count, Relaxed);
         }
@@ -101,6 +112,11 @@ impl EtcdMetrics {
             wal_write_seconds: DurationHistogram::new(Duration::from_millis(1), 14),
             wal_write_bytes: Gauge::default(),
             heartbeats_late: Counter::default(),
+            // As in etcd: from ten milliseconds, doubling, up to three and to eleven minutes.
+            hash_seconds: DurationHistogram::new(Duration::from_millis(10), 15),
+            hash_rev_seconds: DurationHistogram::new(Duration::from_millis(10), 15),
+            snapshot_seconds: DurationHistogram::new(Duration::from_millis(10), 17),
+            open_reads: Gauge::default(),
             known_peers: Family::default(),
             active_peers: Family::default(),
             disconnected_peers: Family::default(),
@@ -123,11 +139,30 @@ impl EtcdMetrics {
             "How long it takes to read a range",
             self.range_seconds.clone(),
         );
-        registry.register(
-            "etcd_disk_wal_write_duration_seconds",
-            "How long it takes to write to the write-ahead log, before it is made durable",
-            self.wal_write_seconds.clone(),
-        );
+        for (histogram, name, help) in [
+            (
+                &self.wal_write_seconds,
+                "etcd_disk_wal_write_duration_seconds",
+                "How long it takes to write to the write-ahead log, before it is made durable",
+            ),
+            (
+                &self.hash_seconds,
+                "etcd_mvcc_hash_duration_seconds",
+                "How long the hash of the state takes: it is always there",
+            ),
+            (
+                &self.hash_rev_seconds,
+                "etcd_mvcc_hash_rev_duration_seconds",
+                "How long it takes to hash the keys up to a revision",
+            ),
+            (
+                &self.snapshot_seconds,
+                "etcd_disk_backend_snapshot_duration_seconds",
+                "How long it takes until a client has taken a snapshot",
+            ),
+        ] {
+            registry.register(name, help, histogram.clone());
+        }
         registry.register(
             "etcd_server_heartbeat_send_failures",
             "Heartbeats that this member sent too late while it led",
@@ -141,6 +176,11 @@ impl EtcdMetrics {
                 "Bytes written to the write-ahead log",
             ),
             (&self.promoted, "etcd_server_learner_promote_successes", "Learners that were promoted"),
+            (
+                &self.open_reads,
+                "etcd_mvcc_db_open_read_transactions",
+                "Large ranges that are being read in pieces",
+            ),
         ] {
             registry.register(name, help, gauge.clone());
         }

@@ -129,7 +129,7 @@ pub(super) fn begin(
         let wire = PeerConn::accept(stream, guard.tls.as_deref(), reader.timing.handshake);
         let greeted = wire.map_err(HandshakeError::from).map(|wire| {
             let caller = IncomingConn { wire: &wire, guard: &guard, remote: remote.ip().to_canonical() };
-            (greet(&reader, &caller), wire)
+            (receive_hello(&reader, &caller), wire)
         });
         reader.half_open.leave(number);
         match greeted {
@@ -151,17 +151,17 @@ struct IncomingConn<'a> {
     remote: IpAddr,
 }
 
-fn greet(shared: &PeerShared, caller: &IncomingConn<'_>) -> Result<Arc<Peer>, HandshakeError> {
+fn receive_hello(shared: &PeerShared, caller: &IncomingConn<'_>) -> Result<Arc<Peer>, HandshakeError> {
     caller.wire.socket().set_nodelay(true)?;
-    let judge = |hello: &Hello| judge(shared, hello, caller);
-    let (hello, verdict) = handshake::receive(caller.wire, shared.timing.handshake, judge)?;
+    let check = |hello: &Hello| check_hello(shared, hello, caller);
+    let (hello, verdict) = handshake::receive(caller.wire, shared.timing.handshake, check)?;
     match (verdict, shared.peer(hello.from)) {
         (Verdict::Welcome, Some(peer)) => Ok(peer),
         _ => Err(HandshakeError::TurnedAway { verdict, version: handshake::VERSION }),
     }
 }
 
-fn judge(shared: &PeerShared, hello: &Hello, caller: &IncomingConn<'_>) -> Verdict {
+fn check_hello(shared: &PeerShared, hello: &Hello, caller: &IncomingConn<'_>) -> Verdict {
     let known = shared.peer(hello.from);
     let comes_from_there = |peer: &Arc<Peer>| peer.cluster(shared) == hello.cluster;
     if hello.cluster != shared.cluster && !known.as_ref().is_some_and(comes_from_there) {
@@ -172,13 +172,13 @@ fn judge(shared: &PeerShared, hello: &Hello, caller: &IncomingConn<'_>) -> Verdi
         Verdict::Removed
     } else {
         match known.filter(comes_from_there) {
-            Some(peer) => judge_proof(shared, &peer, caller),
+            Some(peer) => check_proof(shared, &peer, caller),
             None => Verdict::UnknownMember,
         }
     }
 }
 
-fn judge_proof(shared: &PeerShared, peer: &Peer, caller: &IncomingConn<'_>) -> Verdict {
+fn check_proof(shared: &PeerShared, peer: &Peer, caller: &IncomingConn<'_>) -> Verdict {
     let claim = peer.claim();
     if !caller.guard.admits(caller.wire, claim) {
         let has_shown = caller.wire.certificates(|certificates| !certificates.is_empty());
@@ -223,7 +223,7 @@ fn serve(shared: &PeerShared, peer: &Peer, wire: &PeerConn, remote: SocketAddr) 
             peer = peer.id.0,
             %remote,
             reason,
-            "closed the stream of a peer: no peer sends such a frame"
+            "closed peer stream: invalid frame"
         );
     }
     if turn.replaced() || shared.stopping() || peer.is_gone() {

@@ -106,7 +106,7 @@ fn try_with_tls(
     sealed: Option<DialTls>,
 ) -> Result<PeerConn, DialError> {
     let stream = TcpStream::connect_timeout(&address, shared.timing.connect).map_err(DialError::Connect)?;
-    let greeted = greet(shared, peer, stream, sealed);
+    let greeted = send_hello(shared, peer, stream, sealed);
     if greeted.is_err() {
         // The copy kept for stopping would keep the connection open.
         peer.set_dialled(None);
@@ -114,7 +114,7 @@ fn try_with_tls(
     Ok(greeted?)
 }
 
-fn greet(
+fn send_hello(
     shared: &PeerShared,
     peer: &Peer,
     stream: TcpStream,
@@ -127,7 +127,7 @@ fn greet(
     stream.set_nodelay(true)?;
     let hello = Hello { cluster: shared.cluster, from: shared.me, to: peer.id };
     let wire = PeerConn::dial(stream, sealed, shared.timing.handshake)?;
-    handshake::greet(&wire, hello, shared.timing.handshake)?;
+    handshake::send_hello(&wire, hello, shared.timing.handshake)?;
     wire.socket().set_read_timeout(Some(shared.timing.silence))?;
     wire.socket().set_write_timeout(Some(shared.timing.silence))?;
     Ok(wire)

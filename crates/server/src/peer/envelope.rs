@@ -19,7 +19,7 @@ pub(super) const FRAMES_MAX: usize = PEER_QUEUE_FRAMES;
 pub(super) const FRAME_BYTES_MAX: usize = ENVELOPE_BYTES_MAX - 3 * ENVELOPE_BYTES_SOFT;
 /// How much an envelope's buffer grows ahead of what has come.
 const STEP_BYTES: usize = 64 * 1024;
-/// Room for so many frames is made before they are counted.
+/// The capacity for so many frames is reserved before they are counted.
 const FRAMES_USUAL: usize = 16;
 
 const _: () =
@@ -37,11 +37,11 @@ pub(super) enum ReadError {
     Silent,
     #[error("an envelope of {0} bytes is longer than {ENVELOPE_BYTES_MAX}")]
     TooLong(usize),
-    #[error("an envelope's checksum does not match: bytes were damaged on the way")]
+    #[error("the checksum of an envelope does not match")]
     Damaged,
     #[error("an envelope is malformed although its checksum matches")]
     Malformed,
-    #[error("no peer sends such a frame: {0}")]
+    #[error("invalid frame: {0}")]
     Forged(&'static str),
 }
 

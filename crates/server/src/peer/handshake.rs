@@ -4,7 +4,7 @@
 
 use super::wire::PeerConn;
 use base::checksum::crc32;
-use base::codec::Reader;
+use base::codec::{Reader, put_checksum};
 use base::{ClusterId, NodeId};
 use bytes::{BufMut, Bytes};
 use std::fmt;
@@ -31,6 +31,13 @@ pub(super) struct Hello {
     pub from: NodeId,
     pub to: NodeId,
 }
+
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0";
+const HTTP_METHODS: [&[u8]; 5] = [b"GET ", b"PUT ", b"POST ", b"HEAD ", b"DELETE "];
+/// The client library knows the port by the first words.
+const WRONG_PORT: &str = "this is the port for members of the cluster (peer-addr, 2380 by default); clients connect to client-addr (2379 by default)\n";
+// The length of a frame is written as one byte.
+const _: () = assert!(WRONG_PORT.len() + 8 < 256);
 
 /// The acceptor's answer. Zero is not used, so that a stream of zeroes is never taken for a welcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,8 +111,7 @@ impl Hello {
         out.put_u64_le(self.cluster.0);
         out.put_u64_le(self.from.0);
         out.put_u64_le(self.to.0);
-        let crc = crc32(&[&out]);
-        out.put_u32_le(crc);
+        put_checksum(&mut out);
         out
     }
 
@@ -125,7 +131,7 @@ impl Hello {
 }
 
 /// The dialler's side: says hello and waits for the welcome.
-pub(super) fn greet(wire: &PeerConn, hello: Hello, timeout: Duration) -> Result<(), HandshakeError> {
+pub(super) fn send_hello(wire: &PeerConn, hello: Hello, timeout: Duration) -> Result<(), HandshakeError> {
     let deadline = Instant::now() + timeout;
     wire.socket().set_write_timeout(Some(timeout))?;
     wire.write_all(&hello.encode())?;
@@ -139,11 +145,12 @@ pub(super) fn greet(wire: &PeerConn, hello: Hello, timeout: Duration) -> Result<
     }
 }
 
-/// The acceptor's side: reads a hello, lets `judge` decide, and answers. Garbage gets no answer at all.
+/// The acceptor's side: reads a hello, lets `check` decide, and answers. HTTP is told which port this is; other garbage
+/// gets no answer at all.
 pub(super) fn receive(
     wire: &PeerConn,
     timeout: Duration,
-    judge: impl Fn(&Hello) -> Verdict,
+    check: impl Fn(&Hello) -> Verdict,
 ) -> Result<(Hello, Verdict), HandshakeError> {
     let deadline = Instant::now() + timeout;
     wire.socket().set_write_timeout(Some(timeout))?;
@@ -153,6 +160,10 @@ pub(super) fn receive(
         return Err(HandshakeError::Question);
     }
     if &bytes[..MAGIC.len()] != MAGIC {
+        if let Some(answer) = misdirected(&bytes[..MAGIC.len()]) {
+            wire.write_all(&answer)?;
+            drain(wire, deadline)?;
+        }
         return Err(HandshakeError::Garbage);
     }
     let version = u16::from_le_bytes([bytes[MAGIC.len()], bytes[MAGIC.len() + 1]]);
@@ -164,9 +175,26 @@ pub(super) fn receive(
     }
     wire.read_exact_by(&mut bytes[PREFIX_BYTES..], deadline)?;
     let hello = Hello::decode(&bytes).ok_or(HandshakeError::Garbage)?;
-    let verdict = judge(&hello);
+    let verdict = check(&hello);
     answer(wire, verdict)?;
     Ok((hello, verdict))
+}
+
+/// The answer to a client that has taken the wrong port, if it speaks HTTP.
+fn misdirected(first: &[u8]) -> Option<Vec<u8>> {
+    if HTTP2_PREFACE.starts_with(first) {
+        // An empty SETTINGS frame, and a GOAWAY that no stream was looked at, with HTTP_1_1_REQUIRED and the reason.
+        let mut answer = vec![0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 8 + WRONG_PORT.len() as u8, 7, 0, 0, 0, 0, 0];
+        answer.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 13]);
+        answer.extend_from_slice(WRONG_PORT.as_bytes());
+        return Some(answer);
+    }
+    let is_http = HTTP_METHODS.iter().any(|method| first.starts_with(method));
+    let length = WRONG_PORT.len();
+    is_http.then(|| {
+        let head = "HTTP/1.1 421 Misdirected Request\r\ncontent-type: text/plain\r\nconnection: close\r\ncontent-length:";
+        format!("{head} {length}\r\n\r\n{WRONG_PORT}").into_bytes()
+    })
 }
 
 fn answer(wire: &PeerConn, verdict: Verdict) -> io::Result<()> {
@@ -194,6 +222,19 @@ mod tests {
     fn a_hello_reads_back() {
         let bytes: [u8; HELLO_BYTES] = HELLO.encode().try_into().unwrap();
         assert_eq!(Hello::decode(&bytes), Some(HELLO));
+    }
+
+    #[test]
+    fn http_is_told_which_port_it_has_found() {
+        let told = String::from_utf8(misdirected(b"GET /ver").unwrap()).unwrap();
+        let (head, body) = told.split_once("\r\n\r\n").unwrap();
+        assert!(head.ends_with(&format!("content-length: {}", body.len())) && body == WRONG_PORT);
+        let frames = misdirected(b"PRI * HT").unwrap();
+        assert_eq!((frames[3], frames[12], frames.len()), (4, 7, 9 + 9 + 8 + WRONG_PORT.len()));
+        assert_eq!(usize::from(frames[11]), frames.len() - 18);
+        for other in [&b"SSH-2.0-"[..], &[0; 8], &[0x16, 3, 1, 2, 0, 1, 0, 1]] {
+            assert_eq!(misdirected(other), None);
+        }
     }
 
     #[test]

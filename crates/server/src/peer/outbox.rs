@@ -1,6 +1,6 @@
 //! What waits to be written to one peer: urgent frames first, those of the data plane and bulk in small quanta behind
 //! them.
-//! Any thread puts frames in without waiting (bulk senders wait for room), one writer takes batches out.
+//! Any thread puts frames in without waiting (bulk senders wait for space), one writer takes batches out.
 //! Frames are bound to the stream that was open when they came: closing it drops them all.
 
 use super::BulkError;
@@ -28,8 +28,8 @@ pub(super) struct Outbox {
     state: Mutex<OutboxState>,
     /// The writer waits here for frames.
     work: Condvar,
-    /// Bulk senders wait here for room.
-    room: Condvar,
+    /// Bulk senders wait here for space.
+    has_space: Condvar,
 }
 
 #[derive(Default)]
@@ -55,13 +55,13 @@ struct OutboxState {
 #[derive(Default)]
 pub(super) struct Batch {
     pub frames: Vec<Bytes>,
-    /// Of the frames that urgent ones must not wait behind.
+    /// The bytes of the frames that urgent ones must not wait behind.
     pub bulk_bytes: usize,
 }
 
 impl Outbox {
     pub fn new() -> Outbox {
-        Outbox { state: Mutex::default(), work: Condvar::new(), room: Condvar::new() }
+        Outbox { state: Mutex::default(), work: Condvar::new(), has_space: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, OutboxState> {
@@ -84,7 +84,7 @@ impl Outbox {
         let dropped = state.urgent.len() + state.data.len() + state.bulk.len();
         *state = OutboxState { stream, ..OutboxState::default() };
         self.work.notify_all();
-        self.room.notify_all();
+        self.has_space.notify_all();
         dropped
     }
 
@@ -136,7 +136,7 @@ impl Outbox {
     /// Whether frames wait that could be written now.
     pub fn has_ready(&self) -> bool {
         let state = self.lock();
-        !state.urgent.is_empty() || !state.data.is_empty() && state.has_bulk_room()
+        !state.urgent.is_empty() || !state.data.is_empty() && state.has_bulk_capacity()
     }
 
     /// Leaves the rest to the writer's thread.
@@ -146,7 +146,7 @@ impl Outbox {
         self.wake_writer(state);
     }
 
-    /// Waits for room while `stream` stays open.
+    /// Waits for space while `stream` stays open.
     pub fn send_bulk(&self, stream: u64, frame: Bytes, deadline: Instant) -> Result<(), BulkError> {
         assert!(frame.len() <= ENVELOPE_BYTES_SOFT, "bulk goes in pieces smaller than an envelope");
         let mut state = self.lock();
@@ -163,8 +163,11 @@ impl Outbox {
             if left.is_zero() {
                 return Err(BulkError::Deadline);
             }
-            state =
-                self.room.wait_timeout(state, left).expect("no thread panics while it holds the outbox").0;
+            state = self
+                .has_space
+                .wait_timeout(state, left)
+                .expect("no thread panics while it holds the outbox")
+                .0;
         }
     }
 
@@ -205,7 +208,7 @@ impl Outbox {
             state.take_urgent(batch);
             state.take_data(batch);
             if bulk && state.take_bulk(batch) {
-                self.room.notify_one();
+                self.has_space.notify_one();
             }
         }
     }
@@ -237,10 +240,10 @@ impl Outbox {
 impl OutboxState {
     fn has_work(&self) -> bool {
         let waits = !self.bulk.is_empty() || !self.data.is_empty();
-        self.wake_requested || !self.urgent.is_empty() || (waits && self.has_bulk_room())
+        self.wake_requested || !self.urgent.is_empty() || (waits && self.has_bulk_capacity())
     }
 
-    fn has_bulk_room(&self) -> bool {
+    fn has_bulk_capacity(&self) -> bool {
         self.unacknowledged_bytes < BULK_WINDOW_BYTES
     }
 
@@ -263,7 +266,7 @@ impl OutboxState {
     fn take_data(&mut self, batch: &mut Batch) {
         while batch.frames.len() < FRAMES_MAX - 1
             && batch.bulk_bytes < DATA_QUANTUM_BYTES
-            && self.has_bulk_room()
+            && self.has_bulk_capacity()
             && let Some(frame) = self.data.pop_front()
         {
             self.data_bytes -= frame.len();
@@ -275,7 +278,7 @@ impl OutboxState {
     /// One bulk frame joins an envelope, last: more would hold up the urgent frames that come next, and
     /// none at all would let a busy log starve a snapshot.
     fn take_bulk(&mut self, batch: &mut Batch) -> bool {
-        if !self.has_bulk_room() {
+        if !self.has_bulk_capacity() {
             return false;
         }
         let Some(frame) = self.bulk.pop_front() else { return false };

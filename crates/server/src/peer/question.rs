@@ -20,12 +20,12 @@ pub struct QuestionSender<'a> {
 }
 
 impl QuestionSender<'_> {
-    /// It has proven that it is what it claims.
+    /// Whether the sender has proven this claim.
     pub fn proves(&self, claim: PeerClaim<'_>) -> bool {
         self.guard.proves(self.wire, claim)
     }
 
-    /// It has proven its claim, or no proof is demanded.
+    /// Whether the sender has proven this claim, or no proof is demanded.
     pub fn may_be(&self, claim: PeerClaim<'_>) -> bool {
         self.guard.admits(self.wire, claim)
     }

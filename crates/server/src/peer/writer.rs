@@ -26,7 +26,7 @@ pub(super) struct EnvelopeWriter {
     buffer: Vec<u8>,
     /// With TLS, the bytes that are encrypted next.
     seal: Option<(TlsSession, Vec<u8>)>,
-    /// Why nothing can be encrypted any more.
+    /// The error after which nothing can be encrypted any more.
     broken: Option<io::Error>,
     /// Frames in the buffer.
     frames: usize,

@@ -1,5 +1,5 @@
 //! Values for the keys of a page, from memory and from walks along the store's rows.
-//! Keys in their order go in, encoded ones come out, as many as have room. Rows lie in the order in which they were
+//! Keys in their order go in, encoded ones come out, as many as fit. Rows lie in the order in which they were
 //! written; keys that were written in their order are neighbours there and come without a search.
 
 use super::{KeyEncoder, KeyValueRef};

@@ -16,7 +16,7 @@ impl KvHandle<'_> {
         ranges: Vec<Range>,
         encode: &Arc<dyn KeyEncoder>,
     ) -> Result<Option<BudgetShare>, Code> {
-        let budget = &self.handle.core().budget;
+        let budget = &self.handle.core().reads.budget;
         let now = self.handle.status().revision;
         let mut bytes = 0;
         for range in ranges {

@@ -3,11 +3,11 @@
 //! deadline. Of a node that does not answer, the last report stays, with its age.
 
 use super::report::NodeReport;
-use super::{SERIES, now_ms};
+use super::{RefusedAccess, SERIES, now_ms};
 use crate::handle::Handle;
 use crate::members::host_and_port;
 use crate::peer::{QuestionSender, question};
-use base::NodeId;
+use base::{Code, FormatLevel, NodeId};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ const STATUS_QUESTION: u8 = 4;
 /// What of a report is wanted.
 const SHORT: u8 = 0;
 const WITH_SERIES: u8 = 1;
+/// No report is wanted: what follows is for the API of the node.
+const INSPECTION: u8 = 2;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// For how long reports are taken as they are.
 const FRESH_FOR: Duration = Duration::from_millis(1_900);
@@ -47,8 +49,23 @@ pub struct ReportedNode {
     pub report: Option<Arc<NodeReport>>,
     /// When the report came, in milliseconds since 1970.
     pub reported_ms: u64,
-    /// Why there is no newer one.
+    /// Why there is no newer report.
     pub trouble: Option<String>,
+}
+
+/// Answers questions of other nodes about this node's clients and watches, which the API knows.
+pub trait InspectionAnswerer: Send + Sync {
+    fn answer(&self, question: Bytes) -> Bytes;
+}
+
+/// Why a node has not answered such a question.
+#[derive(Debug)]
+pub enum InspectionTrouble {
+    UnknownNode,
+    /// Its release does not know the question, or it keeps such answers to itself.
+    Unable,
+    Unreachable(String),
+    Refused(Code),
 }
 
 /// What the others have reported.
@@ -79,6 +96,12 @@ pub(crate) fn is_status_question(question: &[u8]) -> bool {
 pub(crate) fn answer(handle: &Handle, question: &[u8], asker: &QuestionSender<'_>) -> Bytes {
     if !asker.may_be(PeerClaim::Peer) {
         return Bytes::new();
+    }
+    if question.get(1) == Some(&INSPECTION) {
+        // A stranger that reaches an open peer port learns nothing of clients that had to log in.
+        let is_told = !handle.auth().is_on() || asker.proves(PeerClaim::Peer);
+        let api = handle.core().telemetry.inspections().clone().filter(|_| is_told);
+        return api.map_or_else(Bytes::new, |api| api.answer(Bytes::copy_from_slice(&question[2..])));
     }
     let report =
         if question.get(1) == Some(&WITH_SERIES) { handle.report_with_hour() } else { handle.report() };
@@ -118,6 +141,9 @@ impl Handle {
         let flag = |is: bool| if is { 1.0 } else { 0.0 };
         let numbers = [
             ("started_ms", telemetry.started_ms as f64),
+            ("format_level", f64::from(self.formats().level().0)),
+            ("format_level_newest", f64::from(FormatLevel::NEWEST.0)),
+            ("old_logs", flag(self.core().published.log_formats.are_old())),
             ("term", status.term.0 as f64),
             ("committed", status.committed.0 as f64),
             ("applied", status.applied.0 as f64),
@@ -141,16 +167,19 @@ impl Handle {
             ("data_hinted", mesh.counts.hinted as f64),
             ("data_lag_ms", self.mesh().lag_ms() as f64),
         ];
-        let mut events = telemetry.events();
-        events.drain(..events.len().saturating_sub(EVENTS_TOLD));
         let numbers = numbers.into_iter().map(|(name, number)| (name.to_owned(), number));
         NodeReport {
             texts: texts.into_iter().map(|(name, text)| (name.to_owned(), text)).collect(),
             numbers: numbers.chain(telemetry.latest()).collect(),
             round_trips: telemetry.round_trips(),
             series: Default::default(),
-            events,
+            events: telemetry.events(EVENTS_TOLD),
         }
+    }
+
+    /// A request was refused for want of a right; it becomes an event.
+    pub fn note_refused(&self, refused: RefusedAccess) {
+        self.core().telemetry.refusals.note(refused);
     }
 
     /// Nodes with an open stream to this one.
@@ -161,7 +190,7 @@ impl Handle {
     }
 
     pub fn disk_free_bytes(&self) -> u64 {
-        self.core().status.measures().free_bytes
+        self.core().published.status.measures().free_bytes
     }
 
     /// Every node of the cluster, this one first.
@@ -184,6 +213,16 @@ impl Handle {
             trouble: node.trouble.clone(),
         });
         std::iter::once(own).chain(others).collect()
+    }
+
+    /// The same, also of nodes that were asked a moment ago or could not answer a while ago.
+    pub async fn cluster_reports_asked_now(&self) -> Vec<ReportedNode> {
+        {
+            let mut known = self.core().telemetry.others.known.lock().await;
+            known.asked = None;
+            known.by_node.values_mut().for_each(|node| node.unable_until = None);
+        }
+        self.cluster_reports().await
     }
 
     async fn refresh(&self, known: &mut KnownReports) {
@@ -209,6 +248,7 @@ impl Handle {
                 }
                 Err(ReportError::Unable) => {
                     node.unable_until = Some(now + UNABLE_FOR);
+                    node.report = None;
                     node.trouble = Some("its release tells nothing of itself".to_owned());
                 }
                 Err(ReportError::Unreachable(why)) => node.trouble = Some(why),
@@ -235,22 +275,48 @@ impl Handle {
         address: String,
         kind: u8,
     ) -> impl Future<Output = Result<NodeReport, ReportError>> + use<> {
-        let security = self.core().security.now();
+        let asking = self.ask_node(id, address, vec![STATUS_QUESTION, kind]);
+        async move {
+            let bytes = asking.await.map_err(ReportError::Unreachable)?;
+            NodeReport::decode(bytes).ok_or(ReportError::Unable)
+        }
+    }
+
+    fn ask_node(
+        &self,
+        id: NodeId,
+        address: String,
+        question: Vec<u8>,
+    ) -> impl Future<Output = Result<Bytes, String>> + use<> {
+        let security = self.core().security.peers.now();
         let asking = tokio::task::spawn_blocking(move || {
             let place = host_and_port(&address).to_owned();
             let dial = || security.dial(PeerClaim::Member { id: id.0, address: &place }, &place);
-            question::ask(&place, &[STATUS_QUESTION, kind], ANSWER_TIMEOUT, dial)
+            question::ask(&place, &question, ANSWER_TIMEOUT, dial)
         });
         async move {
-            let answer = asking.await.map_err(|_| ReportError::Unreachable("this node stops".to_owned()))?;
-            let bytes = answer.map_err(|error| ReportError::Unreachable(error.to_string()))?;
-            NodeReport::decode(bytes).ok_or(ReportError::Unable)
+            let answer = asking.await.map_err(|_| "this node stops".to_owned())?;
+            answer.map_err(|error| error.to_string())
         }
+    }
+
+    /// Says who answers other nodes' questions about clients and watches; the first one does.
+    pub fn answer_inspections(&self, answerer: impl InspectionAnswerer + 'static) {
+        self.core().telemetry.inspections().get_or_insert_with(|| Arc::new(answerer));
+    }
+
+    /// Asks another node what its API knows.
+    pub async fn ask_inspection(&self, id: NodeId, question: &[u8]) -> Result<Bytes, InspectionTrouble> {
+        let others = self.core().members.others();
+        let address = others.into_iter().find(|(other, _)| *other == id).map(|(_, address)| address);
+        let address = address.ok_or(InspectionTrouble::UnknownNode)?;
+        let question = [&[STATUS_QUESTION, INSPECTION], question].concat();
+        self.ask_node(id, address, question).await.map_err(InspectionTrouble::Unreachable)
     }
 }
 
 enum ReportError {
-    /// It answers, but not this question.
+    /// The node answers, but does not know this question.
     Unable,
     Unreachable(String),
 }

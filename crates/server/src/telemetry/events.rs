@@ -7,13 +7,13 @@ use coord::AlarmKind;
 use mesh::MemberState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The last so many are kept.
+/// The last so many are kept, and as many refusals: a flood of those does not drive others out.
 const EVENTS_MAX: usize = 200;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeEvent {
     pub at_ms: u64,
-    /// A word to filter by: `start`, `leader`, `member`, `peer`, `ring`, `region`, `alarm`, `auth`, `login`.
+    /// A word to filter by: `start`, `leader`, `member`, `peer`, `ring`, `region`, `alarm`, `auth`, `login`, `denied`.
     pub kind: String,
     pub text: String,
 }
@@ -21,6 +21,7 @@ pub struct NodeEvent {
 #[derive(Default)]
 pub struct EventLog {
     events: VecDeque<NodeEvent>,
+    refusals: VecDeque<NodeEvent>,
 }
 
 /// The published state at one moment.
@@ -37,11 +38,10 @@ pub struct Observation {
     regions: BTreeMap<String, bool>,
     alarms: BTreeSet<(NodeId, &'static str)>,
     is_auth_on: bool,
-    logins_refused: u64,
 }
 
 impl Observation {
-    pub fn of(handle: &Handle, logins_refused: u64) -> Observation {
+    pub fn of(handle: &Handle) -> Observation {
         let status = handle.status();
         let members = handle.members().list();
         let mesh = handle.mesh();
@@ -68,7 +68,6 @@ impl Observation {
             regions: regions.map(|info| (info.region.name.clone(), healthy(&info))).collect(),
             alarms: handle.maintenance().known_alarms().iter().map(alarm).collect(),
             is_auth_on: handle.auth().is_on(),
-            logins_refused,
         }
     }
 
@@ -86,8 +85,21 @@ pub fn alarm_name(kind: AlarmKind) -> &'static str {
 }
 
 impl EventLog {
-    pub fn list(&self) -> Vec<NodeEvent> {
-        self.events.iter().cloned().collect()
+    /// The last so many of either sort, the oldest first.
+    pub fn last(&self, at_most: usize) -> Vec<NodeEvent> {
+        let last = |events: &VecDeque<NodeEvent>| {
+            events.iter().skip(events.len().saturating_sub(at_most)).cloned().collect::<Vec<_>>()
+        };
+        let mut all = last(&self.events);
+        all.extend(last(&self.refusals));
+        all.sort_by_key(|event| event.at_ms);
+        all
+    }
+
+    pub fn refused(&mut self, at_ms: u64, told: Vec<(&'static str, String)>) {
+        for (kind, text) in told {
+            push(&mut self.refusals, NodeEvent { at_ms, kind: kind.to_owned(), text });
+        }
     }
 
     pub fn started(&mut self, at_ms: u64, handle: &Handle) {
@@ -96,16 +108,20 @@ impl EventLog {
     }
 
     fn add(&mut self, at_ms: u64, kind: &str, text: String) {
-        self.events.push_back(NodeEvent { at_ms, kind: kind.to_owned(), text });
-        if self.events.len() > EVENTS_MAX {
-            self.events.pop_front();
-        }
+        push(&mut self.events, NodeEvent { at_ms, kind: kind.to_owned(), text });
     }
 
     pub fn compare(&mut self, at_ms: u64, before: &Observation, now: &Observation) {
         for (kind, text) in differences(before, now) {
             self.add(at_ms, kind, text);
         }
+    }
+}
+
+fn push(events: &mut VecDeque<NodeEvent>, event: NodeEvent) {
+    events.push_back(event);
+    if events.len() > EVENTS_MAX {
+        events.pop_front();
     }
 }
 
@@ -148,10 +164,6 @@ fn differences(before: &Observation, now: &Observation) -> Vec<(&'static str, St
     if before.is_auth_on != now.is_auth_on {
         told.push(("auth", format!("auth was turned {}", if now.is_auth_on { "on" } else { "off" })));
     }
-    let refused = now.logins_refused.saturating_sub(before.logins_refused);
-    if refused > 0 {
-        told.push(("login", format!("{refused} {} refused", if refused == 1 { "login" } else { "logins" })));
-    }
     told
 }
 
@@ -186,9 +198,9 @@ mod tests {
     fn what_differs_is_told_and_what_is_the_same_is_not() {
         let before = seen();
         assert!(differences(&before, &before).is_empty());
-        let now = Observation { leader: Some(NodeId(2)), term: Term(3), logins_refused: 2, ..before.clone() };
+        let now = Observation { leader: Some(NodeId(2)), term: Term(3), ..before.clone() };
         let told: Vec<String> = differences(&before, &now).into_iter().map(|(_, text)| text).collect();
-        assert_eq!(told, ["n2 leads since term 3", "2 logins refused"]);
+        assert_eq!(told, ["n2 leads since term 3"]);
         let lost = Observation { alarms: [(NodeId(1), "NOSPACE")].into(), is_moving: true, ..before.clone() };
         let kinds: Vec<&str> = differences(&before, &lost).into_iter().map(|(kind, _)| kind).collect();
         assert_eq!(kinds, ["ring", "alarm"]);
@@ -201,5 +213,8 @@ mod tests {
             log.add(nth as u64, "leader", String::new());
         }
         assert_eq!((log.events.len(), log.events[0].at_ms), (EVENTS_MAX, 5));
+        log.refused(7, vec![("login", String::new()); EVENTS_MAX + 1]);
+        let last = log.last(3);
+        assert_eq!(last.iter().map(|event| event.at_ms).collect::<Vec<_>>(), [7, 7, 7, 202, 203, 204]);
     }
 }

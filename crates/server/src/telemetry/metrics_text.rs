@@ -1,5 +1,5 @@
 //! The text that `/metrics` answers with, taken apart again: samples by the name of their metric.
-//! Samples of the past are the same figures that Prometheus would keep, so that a chart and a dashboard agree.
+//! Samples of the past are the same values that Prometheus would keep, so that a chart and a dashboard agree.
 
 use std::collections::BTreeMap;
 

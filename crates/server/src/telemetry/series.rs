@@ -1,4 +1,4 @@
-//! The figures that are kept for an hour: each is made of one metric, as a rate, a quantile or the value itself.
+//! The series that are kept for an hour: each is made of one metric, as a rate, a quantile or the value itself.
 
 use super::metrics_text::{Buckets, MetricsText, label, quantile};
 use base::NodeId;
@@ -128,6 +128,13 @@ pub static SERIES: &[Series] = {
             PerSecond,
             Rate(ALL),
         ),
+        series(
+            "fence_refusals_per_second",
+            "Stale writes refused",
+            "althing_fence_refusals_total",
+            PerSecond,
+            Rate(ALL),
+        ),
         series("conflicts_per_second", "Conflicts", "althing_mesh_conflicts_total", PerSecond, Rate(ALL)),
         series("cpu_percent", "Processor", "process_cpu_seconds_total", Percent, Busy),
         series("memory_bytes", "Memory", "process_resident_memory_bytes", Bytes, Largest),
@@ -142,7 +149,7 @@ pub struct SeriesReader {
     at: Option<Instant>,
     counts: BTreeMap<&'static str, f64>,
     buckets: BTreeMap<&'static str, Buckets>,
-    /// Of round trips to each peer: how many, and their sum in seconds.
+    /// How many round trips to each peer were measured, and their sum in seconds.
     round_trips: BTreeMap<NodeId, (f64, f64)>,
 }
 

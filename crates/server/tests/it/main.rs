@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 mod cluster;
+mod config;
 mod mesh;
 mod pieces;
 mod single;

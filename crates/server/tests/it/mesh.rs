@@ -81,7 +81,8 @@ impl World {
         let mut held = BTreeMap::new();
         let mut start = Bytes::new();
         loop {
-            let scan = Scan { namespace_id: 0, start, end: None, limit: 500, r: Some(1) };
+            let scan =
+                Scan { namespace_id: 0, start, end: None, limit: 500, r: Some(1), view: Default::default() };
             let Ok(Reply::Scanned(page)) = self.ask_mesh(idx, Request::Scan(scan)) else {
                 panic!("a member can be scanned");
             };
@@ -115,7 +116,7 @@ fn a_node_alone_serves_and_keeps_what_it_acknowledged() {
 }
 
 #[test]
-fn what_is_asked_together_in_a_lane_is_made_durable_together() {
+fn what_is_asked_together_in_a_worker_is_made_durable_together() {
     // A slow disk gathers by itself; a quick one shows whether the worker does.
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let world = World::start_in(dir, 1, quick);
@@ -128,13 +129,13 @@ fn what_is_asked_together_in_a_lane_is_made_durable_together() {
         figures.lines().find_map(count).expect("syncs are counted")
     };
     let before = n_syncs();
-    let lane = Worker::default();
+    let worker = Worker::default();
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    let resting = lane.clone();
+    let resting = worker.clone();
     let runtime = builder.on_thread_park(move || resting.rest()).build().unwrap();
     runtime.block_on(async {
-        let (mesh, postman) = world.handle(0).mesh().in_worker(lane);
-        tokio::spawn(postman);
+        let (mesh, delivery) = world.handle(0).mesh().in_worker(worker);
+        tokio::spawn(delivery);
         let ask = |n: usize| tokio::spawn(mesh.request(put(&format!("k{n}"), "v"), None));
         // Each sends its request when its task runs, as connections do, and not when it is made.
         let ask_later = |n| {

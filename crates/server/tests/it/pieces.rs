@@ -243,7 +243,7 @@ fn what_is_sorted_is_read_at_once_and_counts_all_the_same() {
 }
 
 #[test]
-fn what_comes_whole_waits_for_room() {
+fn what_comes_whole_waits_for_space() {
     let world = filled(2_000, 60);
     let encode: Arc<dyn KeyEncoder> = Arc::new(Plain);
     let handle = world.handle(0);

@@ -1,11 +1,12 @@
 //! The members of one test: their directories, ports and settings, and how to ask them.
 
+use crate::config::config;
 use base::{Code, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
 use coord::call::Call;
 use coord::reply::Reply;
 use coord::request::{Put, Range};
-use server::{ClusterMember, Config, Handle, Server};
+use server::{Config, Handle, Server};
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -42,45 +43,7 @@ impl World {
     }
 
     pub fn config(&self, idx: usize) -> Config {
-        let name = |idx: usize| format!("m{idx}");
-        let member = |(idx, address): (usize, &SocketAddr)| ClusterMember {
-            name: name(idx),
-            peer_addr: address.to_string(),
-        };
-        let mut config = Config {
-            name: name(idx),
-            data_dir: self.dir.path().join(name(idx)),
-            client_addr: "127.0.0.1:0".parse().unwrap(),
-            peer_addr: self.addresses[idx],
-            initial_cluster: self.addresses.iter().enumerate().map(member).collect(),
-            join: None,
-            cluster_token: "test".to_owned(),
-            advertise_client: String::new(),
-            advertise_peer: String::new(),
-            heartbeat: Duration::from_millis(40),
-            election: Duration::from_millis(400),
-            request_timeout: Duration::from_secs(7),
-            request_bytes_max: 1536 * 1024,
-            txn_ops_max: 128,
-            flush_interval: Duration::from_millis(100),
-            flush_bytes: 8 * 1024 * 1024,
-            response_bytes_max: 4 * 1024 * 1024,
-            quota_bytes: 0,
-            compaction: None,
-            history_age: Duration::from_secs(3_600),
-            history_rows_max: 1_000,
-            wal_segment_bytes: 4 * 1024 * 1024,
-            log_keep_entries: 5_000,
-            watch_progress_interval: Duration::from_secs(600),
-            client_tls: false,
-            peer_security: Default::default(),
-            force_new_cluster: false,
-            strict_reconfig: false,
-            drain_timeout: Duration::from_secs(5),
-            audit: None,
-            auth: Default::default(),
-            mesh: server::MeshConfig::default(),
-        };
+        let mut config = config(self.dir.path(), idx, &self.addresses);
         (self.tune)(&mut config);
         config
     }

@@ -146,7 +146,7 @@ impl Kind {
     ];
 }
 
-/// One lie, in the first operation from a random place on that has room for a lie of a random kind.
+/// One lie, in the first operation from a random place on that can hold a lie of a random kind.
 fn corrupt(history: &mut History, rng: &mut Rng) -> Option<Kind> {
     let kind = *rng.pick(&Kind::ALL);
     let start = rng.between(0, history.len() as u64) as usize;

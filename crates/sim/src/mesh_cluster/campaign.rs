@@ -1,7 +1,7 @@
 //! Many seeds of a world of the mesh, handed out in order to all cores.
 
 use super::{MeshCounts, Report};
-use base::mutant::Mutant;
+use base::mutant::PlantedBug;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -15,11 +15,11 @@ pub struct Summary {
 
 /// With a bug planted it ends when that is found.
 pub(crate) fn campaign_of(
-    run: impl Fn(u64, Option<Mutant>) -> Report + Sync,
+    run: impl Fn(u64, Option<PlantedBug>) -> Report + Sync,
     first: u64,
     seeds: u64,
     threads: usize,
-    planted: Option<Mutant>,
+    planted: Option<PlantedBug>,
 ) -> Summary {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let done: Mutex<Summary> =

@@ -2,7 +2,7 @@
 //! and learns of it a little later. Coord's own worlds show it to be that. Members hear of documents sooner or later.
 
 use super::{Event, MS, MeshCluster, host};
-use base::NodeId;
+use base::{FormatLevel, NodeId};
 use bytes::Bytes;
 use mesh::{MeshPlan, RegionId, Regions, documents};
 use mesh_node::{CoordMembers, Document, DriverSettings, Input};
@@ -24,7 +24,11 @@ pub(crate) struct RegionCoord {
 impl RegionCoord {
     pub fn new(name: &str, regions: Regions, members: BTreeSet<NodeId>) -> RegionCoord {
         let leader = *members.first().expect("a region has nodes");
-        RegionCoord { name: name.to_owned(), regions, documents: BTreeMap::new(), leader, members }
+        let mut new =
+            RegionCoord { name: name.to_owned(), regions, documents: BTreeMap::new(), leader, members };
+        let level = Bytes::copy_from_slice(&FormatLevel::NEWEST.encode());
+        new.replace(FormatLevel::DOCUMENT, 0, level);
+        new
     }
 
     pub fn document(&self, name: &str) -> Option<&Document> {
@@ -57,7 +61,7 @@ impl MeshCluster {
     }
 
     /// Cut off from all others in its region.
-    pub(super) fn is_isolated(&self, node: NodeId) -> bool {
+    pub(crate) fn is_isolated(&self, node: NodeId) -> bool {
         let mut nodes = self.nodes_of(self.hosts[&node].region).into_iter();
         nodes.all(|other| other == node || self.cut.contains(&(node, other)))
     }

@@ -102,7 +102,7 @@ impl MeshCluster {
         self.sync_max = self.rng.between(MS, 60 * MS);
     }
 
-    /// A disk has no room any more, or has some again.
+    /// A disk has no space any more, or has some again.
     pub fn fill_disk(&mut self, node: NodeId) {
         let MeshCluster { rng, hosts, counts, .. } = self;
         let host = hosts.get_mut(&node).expect("it is there");

@@ -3,6 +3,7 @@
 
 use super::{Event, MS, MeshCluster};
 use base::NodeId;
+use engine::LogFile;
 use mesh::{CatchUp, Epoch};
 use mesh_node::Input;
 

@@ -1,7 +1,7 @@
 //! What one seed of a world of the mesh comes to: what happened in it, and what was found. An assertion of the product
 //! that fails is a finding like any other.
 
-use base::mutant::{self, Mutant};
+use base::mutant::{self, PlantedBug};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What happened, so that a world that was too quiet is noticed.
@@ -48,7 +48,7 @@ impl MeshCounts {
     }
 }
 
-pub(crate) fn caught(seed: u64, planted: Option<Mutant>, play: impl Fn(u64) -> Report) -> Report {
+pub(crate) fn caught(seed: u64, planted: Option<PlantedBug>, play: impl Fn(u64) -> Report) -> Report {
     mutant::plant(planted);
     let ran = catch_unwind(AssertUnwindSafe(|| play(seed)));
     mutant::plant(None);

@@ -3,7 +3,7 @@
 
 use super::world::{World, home_scope, little_skew};
 use crate::mesh_cluster::{MS, MeshCluster, WorldEvent};
-use base::NodeId;
+use base::{FormatLevel, NodeId};
 use mesh::{
     Regions, documents,
     namespaces::{Namespace, Namespaces},
@@ -98,7 +98,7 @@ fn change_namespaces(cluster: &mut MeshCluster) {
     if !all.remove(name, region) {
         all.set(name, Namespace::default(), region).expect("a lawful name");
     }
-    cluster.region_coord(region).replace(documents::NAMESPACES, version, all.encode());
+    cluster.region_coord(region).replace(documents::NAMESPACES, version, all.encode(FormatLevel::NEWEST));
     cluster.spread_documents(region);
 }
 

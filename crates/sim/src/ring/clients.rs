@@ -1,9 +1,10 @@
 //! Clients of a ring's world. Each writes registers of its own and reads those of all; some compare and set keys that
-//! all of them write, or add to one counter. A client waits for an answer as long as it has patience; then it goes on
+//! all of them write, create and delete keys that all of them create, or add to one counter. A client waits for an answer as long as it has patience; then it goes on
 //! to something else, or sends the same again through another node, with its request id if it has one.
 
 use super::cas_history::{CasHistory, CasValue};
 use super::counter_history::CounterHistory;
+use super::creation_history::CreationHistory;
 use super::history::RegisterHistory;
 use super::scenario::Scenario;
 use base::Rng;
@@ -13,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const CLIENTS: usize = 6;
 const KEYS_EACH: u64 = 4;
 const COMPARED_KEYS: u64 = 3;
+const CREATED_KEYS: u64 = 2;
+const CREATED: &str = "created/";
 const COUNTER: &str = "count";
 
 #[derive(Clone, Debug)]
@@ -29,6 +32,12 @@ enum Doing {
     Compare {
         value: u64,
     },
+    Create {
+        value: u64,
+    },
+    Remove,
+    /// A read of a key that is created and deleted.
+    Seek,
     Add {
         number: usize,
     },
@@ -53,6 +62,7 @@ pub struct Clients {
     histories: BTreeMap<String, RegisterHistory>,
     cas_history: CasHistory,
     counter_history: CounterHistory,
+    creation_history: CreationHistory,
     pub operations: Vec<Operation>,
     /// The first attempts at additions.
     additions: Vec<usize>,
@@ -76,6 +86,7 @@ impl Clients {
             histories: BTreeMap::new(),
             cas_history: CasHistory::default(),
             counter_history: CounterHistory::default(),
+            creation_history: CreationHistory::default(),
             operations: Vec::new(),
             additions: Vec::new(),
             last: BTreeMap::new(),
@@ -89,7 +100,9 @@ impl Clients {
     /// Everything that is read in the end.
     pub fn final_reads(&self) -> Vec<String> {
         let counter = self.scenario.counts.then(|| COUNTER.to_owned());
-        self.histories.keys().cloned().chain(self.cas_history.keys()).chain(counter).collect()
+        let n_created = if self.scenario.compares { CREATED_KEYS } else { 0 };
+        let created = (0..n_created).map(created_key);
+        self.histories.keys().cloned().chain(self.cas_history.keys()).chain(counter).chain(created).collect()
     }
 
     /// What a client does next, and its place in the history.
@@ -101,6 +114,9 @@ impl Clients {
         }
         if self.scenario.compares && rng.chance(400_000) {
             return self.next_compared(rng, client);
+        }
+        if self.scenario.compares && rng.chance(300_000) {
+            return self.next_created(rng, client);
         }
         if self.scenario.counts && rng.chance(500_000) {
             return self.add(rng, client);
@@ -155,6 +171,7 @@ impl Clients {
         match name {
             COUNTER => self.begin(CLIENTS, name, Doing::Count, None),
             name if self.histories.contains_key(name) => self.read(CLIENTS, name),
+            name if name.starts_with(CREATED) => self.begin(CLIENTS, name, Doing::Seek, None),
             name => self.begin(CLIENTS, name, Doing::Look, None),
         }
     }
@@ -190,15 +207,35 @@ impl Clients {
         self.begin(client, &key, Doing::Compare { value }, Some(write))
     }
 
+    fn next_created(&mut self, rng: &mut Rng, client: usize) -> (usize, Request) {
+        let key = created_key(rng.between(0, CREATED_KEYS));
+        match rng.between(0, 5) {
+            0 => self.begin(client, &key, Doing::Seek, None),
+            1 | 2 => {
+                let write = self.write_of(&key, Kind::Register, Op::Delete, false);
+                self.begin(client, &key, Doing::Remove, Some(write))
+            }
+            _ => {
+                let value = self.creation_history.add();
+                let op = Op::Put(value.to_string().into_bytes().into());
+                let write = self.write_of(&key, Kind::Register, op, true);
+                let write = Write { expect: Some(Context::default()), ..write };
+                self.begin(client, &key, Doing::Create { value }, Some(write))
+            }
+        }
+    }
+
     /// Something new; or an earlier addition again, whose answer some client did not hear.
     fn add(&mut self, rng: &mut Rng, client: usize) -> (usize, Request) {
-        if !self.additions.is_empty() && rng.chance(100_000) {
+        // Where a coordinator has to name them they have no id of their own, and are asked for once.
+        let has_id = !self.scenario.judges_answer_times;
+        if has_id && !self.additions.is_empty() && rng.chance(100_000) {
             let nth = *rng.pick(&self.additions);
             return self.send_again(nth, client);
         }
         self.additions.push(self.operations.len());
         let number = self.counter_history.add();
-        let write = self.write_of(COUNTER, Kind::Counter, Op::Add(1), true);
+        let write = self.write_of(COUNTER, Kind::Counter, Op::Add(1), has_id);
         self.begin(client, COUNTER, Doing::Add { number }, Some(write))
     }
 
@@ -223,7 +260,8 @@ impl Clients {
     pub fn give_up(&mut self, nth: usize) -> bool {
         let operation = &mut self.operations[nth];
         let under_way = !std::mem::replace(&mut operation.done, true);
-        if under_way && operation.write.is_some() {
+        let is_once = matches!(operation.doing, Doing::Add { .. }) && self.scenario.judges_answer_times;
+        if under_way && operation.write.is_some() && !is_once {
             self.unanswered.insert(operation.client, nth);
         }
         under_way
@@ -271,8 +309,10 @@ impl Clients {
                 self.seen.insert((*client, key.clone()), (number_in(record), record.context.clone()));
                 self.cas_history.acknowledge(*value)?;
             }
+            Doing::Create { value } => self.creation_history.show(*value)?,
+            Doing::Remove => {}
             Doing::Add { number } => self.counter_history.acknowledge(*number),
-            Doing::Read { .. } | Doing::Look | Doing::Count => {
+            Doing::Read { .. } | Doing::Look | Doing::Seek | Doing::Count => {
                 return Err("answer: a read is answered as a write".to_owned());
             }
         }
@@ -304,23 +344,39 @@ impl Clients {
                 };
                 self.counter_history.judge(sum)?;
             }
-            Doing::Write { .. } | Doing::Compare { .. } | Doing::Add { .. } => {
+            Doing::Seek => {
+                found.and_then(number_in).map_or(Ok(()), |shown| self.creation_history.show(shown))?;
+            }
+            Doing::Write { .. }
+            | Doing::Compare { .. }
+            | Doing::Create { .. }
+            | Doing::Remove
+            | Doing::Add { .. } => {
                 return Err("answer: a write is answered as a read".to_owned());
             }
         }
         Ok(())
     }
 
-    /// The value there is not the one that was expected. That of the first attempt at the same write is, if the answer to
-    /// it was lost; so this says nothing of the attempts before.
+    /// What is there is not what was expected. To a compare and set that says nothing of attempts before; a creation has an
+    /// id and is refused for good.
     fn hear_conflict(&mut self, nth: usize, record: &Record) -> Result<(), String> {
         let Operation { client, key, doing, .. } = &self.operations[nth];
-        let Doing::Compare { .. } = doing else {
-            return Err("answer: what expects nothing met a conflict".to_owned());
-        };
+        match doing {
+            Doing::Create { value } => {
+                number_in(record).map_or(Ok(()), |shown| self.creation_history.show(shown))?;
+                return self.creation_history.refuse(*value);
+            }
+            Doing::Compare { .. } => {}
+            _ => return Err("answer: what expects nothing met a conflict".to_owned()),
+        }
         self.seen.insert((*client, key.clone()), (number_in(record), record.context.clone()));
         Ok(())
     }
+}
+
+fn created_key(nth: u64) -> String {
+    format!("{CREATED}{nth}")
 }
 
 fn number_in(record: &Record) -> CasValue {

@@ -3,6 +3,12 @@
 use super::world::World;
 use crate::mesh_cluster::{ClusterWorld, DRIFT_MAX, MS, PATIENCE, ROUND, WorldEvent};
 use base::NodeId;
+use mesh::Request;
+
+/// Requests of each kind that are refused.
+const REFUSALS: usize = 15;
+/// Far below the deadline of a request.
+const REFUSED_WITHIN_MS: u64 = 150;
 
 impl World {
     /// Reads every key through every node; then all replicas must hold the same, and no clock may run ahead.
@@ -21,7 +27,40 @@ impl World {
                 }
             }
         }
-        self.judge_clocks(&nodes).or_else(|| self.judge_convergence())
+        let wrong = self.judge_clocks(&nodes).or_else(|| self.judge_convergence());
+        wrong.or_else(|| if self.scenario.judges_answer_times { self.judge_refusals(&nodes) } else { None })
+    }
+
+    /// All nodes but one stand still, and it has noticed: reads are refused as fast as writes.
+    fn judge_refusals(&mut self, nodes: &[NodeId]) -> Option<String> {
+        let (asked, others) = nodes.split_first()?;
+        others.iter().for_each(|node| self.cluster.pause_for(*node, 60_000 * MS));
+        let name = "refused";
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        for _ in 0..REFUSALS {
+            let (nth, request) = self.clients.write_finally(name);
+            writes.push(self.time_of(*asked, nth, request));
+            let (nth, request) = self.clients.read_finally(name);
+            reads.push(self.time_of(*asked, nth, request));
+        }
+        // The first ones notice, and now and then one tries a node that is down.
+        let median = |times: &mut Vec<u64>| {
+            times.sort_unstable();
+            times[times.len() / 2] / MS
+        };
+        let (read, write) = (median(&mut reads), median(&mut writes));
+        (read.max(write) > REFUSED_WITHIN_MS)
+            .then(|| format!("answers: without a quorum reads take {read} ms and writes {write} ms"))
+    }
+
+    /// How long an answer takes.
+    fn time_of(&mut self, node: NodeId, nth: usize, request: Request) -> u64 {
+        let began = self.cluster.now;
+        self.ask(node, nth, request);
+        while !self.clients.operations[nth].done {
+            self.run(MS);
+        }
+        self.cluster.now - began
     }
 
     /// Within three rounds after the last write all replicas hold the same. What is forgotten goes from one after the other.

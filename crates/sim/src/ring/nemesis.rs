@@ -19,6 +19,9 @@ impl World {
         cluster.schedule(next, WorldEvent::Fault);
         let nodes = cluster.nodes();
         let node = *cluster.rng.pick(&nodes);
+        if self.scenario.judges_answer_times {
+            return self.strike_alone(node);
+        }
         if self.scenario.damages_logs && cluster.rng.chance(300_000) {
             // A key with one copy is gone with its log.
             if cluster.rng.chance(250_000) {
@@ -46,6 +49,22 @@ impl World {
             16 => self.change_the_ring(node),
             _ => {}
         }
+    }
+
+    /// One node gets into trouble, if all are well.
+    fn strike_alone(&mut self, node: NodeId) {
+        let cluster = &mut self.cluster;
+        cluster.heal();
+        if !self.answer_times.are_well(cluster.now) {
+            return;
+        }
+        match cluster.rng.between(0, 4) {
+            0 => cluster.stop(node, false),
+            1 => cluster.stop(node, true),
+            2 => cluster.cut_around(|other| other == node, false),
+            _ => cluster.pause(node),
+        }
+        self.answer_times.look(cluster);
     }
 
     /// One node, or one with another, cannot be reached; sometimes only one way.

@@ -1,6 +1,6 @@
 //! The worlds of a ring: the storm, and storms that judge one promise more.
 
-use base::mutant::Mutant;
+use base::mutant::PlantedBug;
 
 #[derive(Debug)]
 pub struct Scenario {
@@ -16,6 +16,8 @@ pub struct Scenario {
     pub counts: bool,
     /// Logs of single nodes are damaged, and all nodes lose their power at once.
     pub damages_logs: bool,
+    /// One node at a time is in trouble, and what is asked of the others is answered in time.
+    pub judges_answer_times: bool,
 }
 
 pub const STORM: Scenario = Scenario {
@@ -26,6 +28,7 @@ pub const STORM: Scenario = Scenario {
     compares: false,
     counts: false,
     damages_logs: false,
+    judges_answer_times: false,
 };
 
 pub const LATE_WRITES: Scenario = Scenario {
@@ -38,7 +41,7 @@ pub const LATE_WRITES: Scenario = Scenario {
 
 pub const CONDITIONAL_WRITES: Scenario = Scenario {
     name: "conditional-writes",
-    about: "of the writes that expect the same value one wins",
+    about: "of the writes that expect the same value one wins; a creation that was refused is never carried out",
     compares: true,
     ..STORM
 };
@@ -57,14 +60,22 @@ pub const DAMAGED_LOGS: Scenario = Scenario {
     ..STORM
 };
 
-pub const ALL: [&Scenario; 5] = [&STORM, &LATE_WRITES, &CONDITIONAL_WRITES, &COUNTED_ONCE, &DAMAGED_LOGS];
+pub const ANSWER_TIMES: Scenario = Scenario {
+    name: "answer-times",
+    about: "while one node is paused, down or cut off, what is asked of the others is answered in time",
+    clocks_agree: true,
+    compares: true,
+    counts: true,
+    judges_answer_times: true,
+    ..STORM
+};
+
+pub const ALL: [&Scenario; 6] =
+    [&STORM, &LATE_WRITES, &CONDITIONAL_WRITES, &COUNTED_ONCE, &DAMAGED_LOGS, &ANSWER_TIMES];
 
 /// Where a planted bug shows.
-pub fn hunting_ground(mutant: Mutant) -> &'static Scenario {
-    match mutant {
-        Mutant::TornEndTrusted => &DAMAGED_LOGS,
-        _ => &STORM,
-    }
+pub fn hunting_ground(bug: PlantedBug) -> &'static Scenario {
+    if bug == engine::Mutant::TornEndTrusted.bug() { &DAMAGED_LOGS } else { &STORM }
 }
 
 pub fn by_name(name: &str) -> Option<&'static Scenario> {

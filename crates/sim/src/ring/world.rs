@@ -1,9 +1,10 @@
 //! One ring of nodes on the stage, and clients that ask whichever they meet.
 
+use super::answer_times::{AnswerTimes, BOUND, DEADLINE};
 use super::clients::{CLIENTS, Clients};
 use super::scenario::Scenario;
 use crate::mesh_cluster::{ClusterWorld, MS, MeshCluster, PATIENCE, RegionCoord, TIMEOUT, WorldEvent};
-use base::{NodeId, Rng};
+use base::{FormatLevel, NodeId, Rng};
 use mesh::{
     RegionId, Regions, Reply, Request, documents,
     namespaces::{self, Namespace, Namespaces},
@@ -23,12 +24,13 @@ pub struct World {
     pub clients: Clients,
     /// Of the clients' keys.
     pub copies: u8,
+    pub answer_times: AnswerTimes,
 }
 
 impl World {
     pub fn new(scenario: &'static Scenario, seed: u64) -> World {
         let mut rng = Rng::new(seed);
-        let copies = *rng.pick(&COPIES);
+        let copies = *rng.pick(if scenario.judges_answer_times { &[3] } else { &COPIES[..] });
         let n = rng.between(3, 7).max(copies.into());
         let members: BTreeSet<NodeId> = (1..=n).map(NodeId).collect();
         let (mut cluster, region) = (MeshCluster::new(rng), RegionId::of("here"));
@@ -38,11 +40,13 @@ impl World {
         let name = if copies == namespaces::COPIES_DEFAULT { namespaces::DEFAULT } else { "few-or-many" };
         let namespace = Namespace { copies, ..Namespace::default() };
         namespaces.set(name, namespace, region).expect("a lawful namespace");
-        region_coord.replace(documents::NAMESPACES, 0, namespaces.encode());
+        region_coord.replace(documents::NAMESPACES, 0, namespaces.encode(FormatLevel::NEWEST));
         cluster.region_coords.insert(region, region_coord);
         (0..CLIENTS).for_each(|client| cluster.schedule(1_500 * MS, WorldEvent::Client(client)));
         cluster.schedule(2_000 * MS, WorldEvent::Fault);
-        World { scenario, cluster, region, clients: Clients::new(scenario, namespaces::id_of(name)), copies }
+        let (clients, answer_times) =
+            (Clients::new(scenario, namespaces::id_of(name)), AnswerTimes::default());
+        World { scenario, cluster, region, clients, copies, answer_times }
     }
 
     pub fn region_coord(&mut self) -> &mut RegionCoord {
@@ -63,9 +67,24 @@ impl World {
         // Where late writes are judged, every other request says how long its client waits; the others outlive it.
         let says_so = self.scenario.judges_late_writes && nth % 2 == 0;
         let timeout = if says_so { patience.min(TIMEOUT_MICROS) } else { TIMEOUT_MICROS };
+        let (patience, timeout) =
+            if self.scenario.judges_answer_times { (BOUND, DEADLINE) } else { (patience, timeout) };
+        self.answer_times.ask(nth, node, now);
         self.clients.sent(nth, now, now + timeout);
         self.cluster.schedule(patience, WorldEvent::GiveUp(nth));
         self.cluster.ask_within(node, nth, request, Duration::from_micros(timeout));
+    }
+
+    fn give_up(&mut self, nth: usize) {
+        if !self.clients.give_up(nth) {
+            return;
+        }
+        self.cluster.counts.unknown += 1;
+        if self.scenario.judges_answer_times
+            && let Some(wrong) = self.answer_times.judge(nth)
+        {
+            self.cluster.violation.get_or_insert(wrong);
+        }
     }
 
     /// The judge asks.
@@ -89,9 +108,10 @@ impl ClusterWorld for World {
     }
 
     fn on_world_event(&mut self, on_world_event: WorldEvent) {
+        self.answer_times.look(&self.cluster);
         match on_world_event {
             WorldEvent::Client(client) => self.ask_next(client),
-            WorldEvent::GiveUp(nth) => self.cluster.counts.unknown += u64::from(self.clients.give_up(nth)),
+            WorldEvent::GiveUp(nth) => self.give_up(nth),
             WorldEvent::Fault => self.strike(),
             WorldEvent::Evict => unreachable!("there is one region"),
         }

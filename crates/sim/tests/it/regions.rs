@@ -6,7 +6,7 @@ use sim::soak::SoakWorld;
 
 #[test]
 fn regions_that_were_cut_apart_lose_nothing_in_silence_and_end_in_agreement() {
-    let summary = regions::campaign(1, 4, threads(), None);
+    let summary = regions::campaign(1, 5, threads(), None);
     let told: Vec<_> = summary.violations.iter().map(|report| (report.seed, &report.violation)).collect();
     assert!(told.is_empty(), "{told:#?}");
     // The world must have been as bad as it claims to be.

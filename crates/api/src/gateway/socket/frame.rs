@@ -47,7 +47,7 @@ struct Frame {
     opcode: u8,
     last: bool,
     mask: [u8; 4],
-    /// Bytes of the payload that were taken, and that are to come.
+    /// Bytes of the payload that were taken, and that are still to come.
     taken: usize,
     left: u64,
 }
@@ -118,7 +118,7 @@ impl FrameDecoder {
 }
 
 impl Frame {
-    /// As much of the payload as is there.
+    /// Takes the part of the payload that has arrived.
     fn take(&mut self, input: &mut BytesMut) -> Bytes {
         let len = usize::try_from(self.left).unwrap_or(usize::MAX).min(input.len());
         let mut part = input.split_to(len);
@@ -140,7 +140,7 @@ impl Frame {
     }
 }
 
-/// A part of the message that is being sent: the first of it, the last of it, or both.
+/// A frame with a part of a message, which may be its first part, its last, or both.
 pub fn text(part: &[u8], first: bool, last: bool) -> Vec<u8> {
     frame(if first { TEXT } else { CONTINUED } | if last { FIN } else { 0 }, part)
 }

@@ -11,8 +11,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest;
 
-/// What every request of the gateway begins with; nothing else is looked at.
-const BEGINNING: &[u8] = b"GET /v3";
+/// What every request begins with that may be a WebSocket: those of the gateway, and streams of changes. Nothing else is
+/// looked at.
+const BEGINNINGS: [&[u8]; 3] = [b"GET /v3", b"GET /v1/feed", b"GET /v1/coord/watch"];
 /// A longer head is left to the HTTP server, which refuses it.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 64;
@@ -21,7 +22,7 @@ const VERSION: &str = "sec-websocket-version";
 const PROTOCOL: &str = "sec-websocket-protocol";
 /// A client sends its token as a protocol after this one, because a page cannot set headers.
 const BEARER: &str = "Bearer";
-/// Of the RFC; the accept key is made with it.
+/// The RFC's constant, with which the accept key is made.
 const SALT: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// What the first bytes of a connection are.
@@ -39,9 +40,12 @@ pub struct UpgradeRequest {
     headers: HeaderMap,
 }
 
-pub fn hear(bytes: &[u8]) -> HandshakeCheck {
-    let known = bytes.len().min(BEGINNING.len());
-    if bytes[..known] != BEGINNING[..known] || bytes.len() > HEAD_BYTES_MAX {
+pub fn check(bytes: &[u8]) -> HandshakeCheck {
+    let may_be = |beginning: &&[u8]| {
+        let known = bytes.len().min(beginning.len());
+        bytes[..known] == beginning[..known]
+    };
+    if !BEGINNINGS.iter().any(may_be) || bytes.len() > HEAD_BYTES_MAX {
         return HandshakeCheck::NotWebSocket;
     }
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
@@ -89,11 +93,17 @@ impl UpgradeRequest {
             return Err("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
         }
         let host = self.text(HOST);
-        if !browsers.allows_host(host.as_bytes()) {
+        // Programs name no origin.
+        let is_page = self.headers.get(ORIGIN).is_some();
+        let is_known = if is_page {
+            browsers.allows_host(host.as_bytes())
+        } else {
+            browsers.allows_host_of_program(host.as_bytes())
+        };
+        if !is_known {
             return Err("HTTP/1.1 421 Misdirected Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
         }
-        // Programs name no origin.
-        if self.headers.get(ORIGIN).is_some() && !browsers.allows_origin(self.text(ORIGIN), host) {
+        if is_page && !browsers.allows_origin(self.text(ORIGIN), host) {
             return Err("HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
         }
         let accepted = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, &[key.as_bytes(), SALT].concat());
@@ -132,7 +142,7 @@ mod tests {
         let head = format!(
             "GET /v3/watch?method=POST HTTP/1.1\r\nHost: localhost:1\r\nUpgrade: WebSocket\r\nConnection: Upgrade\r\n{more}\r\n"
         );
-        match hear(head.as_bytes()) {
+        match check(head.as_bytes()) {
             HandshakeCheck::Upgrade { len, opening } if len == head.len() => opening,
             _ => panic!("it is one: {head}"),
         }
@@ -185,12 +195,12 @@ mod tests {
         for head in
             ["POST /v3/watch HTTP/1.1\r\n\r\n", "GET /health", "GET /v3/watch HTTP/1.1\r\nhost: a\r\n\r\n"]
         {
-            assert!(matches!(hear(head.as_bytes()), HandshakeCheck::NotWebSocket), "{head}");
+            assert!(matches!(check(head.as_bytes()), HandshakeCheck::NotWebSocket), "{head}");
         }
         for head in ["", "GET /", "GET /v3/watch HTTP/1.1\r\nUpgrade: websocket\r\n"] {
-            assert!(matches!(hear(head.as_bytes()), HandshakeCheck::Incomplete), "{head}");
+            assert!(matches!(check(head.as_bytes()), HandshakeCheck::Incomplete), "{head}");
         }
         let endless = format!("GET /v3/watch HTTP/1.1\r\nx: {}", "x".repeat(HEAD_BYTES_MAX));
-        assert!(matches!(hear(endless.as_bytes()), HandshakeCheck::NotWebSocket));
+        assert!(matches!(check(endless.as_bytes()), HandshakeCheck::NotWebSocket));
     }
 }

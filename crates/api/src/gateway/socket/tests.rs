@@ -23,6 +23,7 @@ async fn serve_bounded(server: &mut DuplexStream) -> Option<Bytes> {
         slot_guard: &slot_guard,
         request_budget: &request_budget,
         address: None,
+        identity: None,
         browsers: &browsers,
     };
     serve(server, &router(), bounds).await

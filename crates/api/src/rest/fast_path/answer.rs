@@ -45,7 +45,7 @@ pub fn found_in_store(
     );
 }
 
-/// What `/v1/data/{key}` says of a register.
+/// The answer of `/v1/data/{key}` about a register.
 pub fn found_in_data(
     rest: &Rest,
     key: &[u8],

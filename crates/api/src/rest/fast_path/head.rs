@@ -21,8 +21,8 @@ pub enum PlainOperation {
 
 /// A plain request, and the positions of its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plain {
-    pub what: PlainOperation,
+pub struct PlainRequest {
+    pub operation: PlainOperation,
     /// The key in its path; empty where the body names it.
     pub key: Range<usize>,
     /// One replica is enough for a read.
@@ -35,7 +35,7 @@ pub struct Plain {
 pub enum ParsedHead {
     /// Incomplete.
     Incomplete,
-    Plain(Plain),
+    Plain(PlainRequest),
     Unusual,
 }
 
@@ -65,7 +65,7 @@ pub struct ParsedHeaders {
     pub is_passed_on: bool,
     /// The id of the caller's trace.
     pub trace: Option<String>,
-    /// Those that change what a request means; all others are ignored.
+    /// Headers that change what a request means; all others are ignored.
     pub semantic: HeaderMap,
 }
 
@@ -75,13 +75,13 @@ impl HeaderCache {
     }
 }
 
-/// A `Host` that is not allowed is the router's to refuse; one that is familiar was allowed.
+/// A `Host` that is not allowed is the router's to refuse; one of the cached head was allowed.
 pub fn parse(bytes: &[u8], header_cache: &mut HeaderCache, browsers: &BrowserGuard) -> ParsedHead {
     let Some(first) = bytes.iter().position(|byte| *byte == b'\n').map(|end| end + 1) else {
         return ParsedHead::Incomplete;
     };
-    let is_familiar = !header_cache.bytes.is_empty() && bytes[first..].starts_with(&header_cache.bytes);
-    if !is_familiar {
+    let is_cached = !header_cache.bytes.is_empty() && bytes[first..].starts_with(&header_cache.bytes);
+    if !is_cached {
         let head_bytes = match end_of_head(bytes, first) {
             Ok(Some(head_bytes)) => head_bytes,
             Ok(None) => return ParsedHead::Incomplete,
@@ -97,8 +97,8 @@ pub fn parse(bytes: &[u8], header_cache: &mut HeaderCache, browsers: &BrowserGua
     let line = bytes[..first].strip_suffix(b"\r\n").and_then(parse_first);
     line.and_then(|line| line.with_body(header_cache.headers.length)).map_or(
         ParsedHead::Unusual,
-        |(RequestLine { what, key, of_one }, body_bytes)| {
-            ParsedHead::Plain(Plain { what, key, of_one, head_bytes, body_bytes })
+        |(RequestLine { operation, key, of_one }, body_bytes)| {
+            ParsedHead::Plain(PlainRequest { operation, key, of_one, head_bytes, body_bytes })
         },
     )
 }
@@ -124,7 +124,7 @@ fn end_of_head(bytes: &[u8], mut at: usize) -> Result<Option<usize>, BareLineFee
 
 /// The first line, taken apart.
 struct RequestLine {
-    what: PlainOperation,
+    operation: PlainOperation,
     key: Range<usize>,
     of_one: bool,
 }
@@ -132,7 +132,7 @@ struct RequestLine {
 impl RequestLine {
     /// With the length of its body; none if it cannot have one that long, or must have one.
     fn with_body(self, length: Option<usize>) -> Option<(RequestLine, usize)> {
-        match (self.what, length) {
+        match (self.operation, length) {
             (PlainOperation::StoreGet | PlainOperation::DataGet, None | Some(0)) => Some((self, 0)),
             (PlainOperation::StorePost | PlainOperation::DataPut, Some(length)) => Some((self, length)),
             _ => None,
@@ -141,7 +141,8 @@ impl RequestLine {
 }
 
 /// Headers that change what a read or a write means, in the letters that handlers look for them with.
-const MEANT: [&str; 7] = [
+const MEANT: [&str; 8] = [
+    "x-conflict-resolution",
     "x-consistency-level",
     "x-session-token",
     "x-vector-clock",
@@ -233,21 +234,21 @@ fn parse_first(line: &[u8]) -> Option<RequestLine> {
     if let Some(target) = line.strip_prefix(b"GET ") {
         let (target, of_one) = target.strip_suffix(OF_ONE).map_or((target, false), |target| (target, true));
         let of_store = target.strip_prefix(STORE_KEY).map(|key| (PlainOperation::StoreGet, key));
-        let (what, key) =
+        let (operation, key) =
             of_store.or_else(|| Some((PlainOperation::DataGet, target.strip_prefix(DATA_KEY)?)))?;
         let end = b"GET ".len() + target.len();
-        return is_plain(key).then(|| RequestLine { what, key: end - key.len()..end, of_one });
+        return is_plain(key).then(|| RequestLine { operation, key: end - key.len()..end, of_one });
     }
     if let Some(key) = line.strip_prefix(b"PUT ").and_then(|target| target.strip_prefix(DATA_KEY)) {
         let key_at = line.len() - key.len()..line.len();
         return is_plain(key).then_some(RequestLine {
-            what: PlainOperation::DataPut,
+            operation: PlainOperation::DataPut,
             key: key_at,
             of_one: false,
         });
     }
     let posts = line.strip_prefix(b"POST ")? == STORE_KEYS;
-    posts.then_some(RequestLine { what: PlainOperation::StorePost, key: 0..0, of_one: false })
+    posts.then_some(RequestLine { operation: PlainOperation::StorePost, key: 0..0, of_one: false })
 }
 
 /// Digits and nothing else.
@@ -273,27 +274,37 @@ mod tests {
         super::parse(bytes, &mut HeaderCache::default(), &BrowserGuard::default())
     }
 
-    fn wish(head: &str) -> Option<(PlainOperation, &str, usize)> {
+    fn operation_of(head: &str) -> Option<(PlainOperation, &str, usize)> {
         match parse(head.as_bytes()) {
-            ParsedHead::Plain(Plain { what, key, head_bytes, body_bytes, .. }) => {
+            ParsedHead::Plain(PlainRequest { operation, key, head_bytes, body_bytes, .. }) => {
                 assert_eq!(head_bytes, head.find("\r\n\r\n").unwrap() + 4);
-                Some((what, &head[key], body_bytes))
+                Some((operation, &head[key], body_bytes))
             }
             _ => None,
         }
     }
 
     #[test]
+    fn every_header_that_is_documented_is_meant() {
+        let documented = crate::rest::openapi::parameter_names().filter(|name| name.starts_with("X-"));
+        let mut documented: Vec<String> = documented.map(str::to_lowercase).collect();
+        let mut meant = MEANT.map(str::to_owned);
+        documented.sort();
+        meant.sort();
+        assert_eq!(meant[..], documented[..]);
+    }
+
+    #[test]
     fn plain_requests_are_understood() {
         let head = format!("GET /api/v1/store/keys/user_1 HTTP/1.1\r\n{HOST}\r\n");
-        assert_eq!(wish(&head), Some((PlainOperation::StoreGet, "user_1", 0)));
+        assert_eq!(operation_of(&head), Some((PlainOperation::StoreGet, "user_1", 0)));
         let head = format!("GET /v1/data/user:12345 HTTP/1.1\r\n{HOST}\r\n");
-        assert_eq!(wish(&head), Some((PlainOperation::DataGet, "user:12345", 0)));
+        assert_eq!(operation_of(&head), Some((PlainOperation::DataGet, "user:12345", 0)));
         let json = "content-type: application/json\r\nContent-Length: 17\r\n";
         let head = format!("POST /api/v1/store/keys HTTP/1.1\r\n{HOST}{json}\r\n");
-        assert_eq!(wish(&head), Some((PlainOperation::StorePost, "", 17)));
+        assert_eq!(operation_of(&head), Some((PlainOperation::StorePost, "", 17)));
         let head = format!("PUT /v1/data/k HTTP/1.1\r\n{HOST}{json}\r\n");
-        assert_eq!(wish(&head), Some((PlainOperation::DataPut, "k", 17)));
+        assert_eq!(operation_of(&head), Some((PlainOperation::DataPut, "k", 17)));
     }
 
     #[test]
@@ -312,7 +323,10 @@ mod tests {
                 assert_eq!(of_one(query), None, "{query}");
             }
         }
-        assert_eq!(wish(&format!("PUT /v1/data/k?r=1 HTTP/1.1\r\n{HOST}content-length: 0\r\n\r\n")), None);
+        assert_eq!(
+            operation_of(&format!("PUT /v1/data/k?r=1 HTTP/1.1\r\n{HOST}content-length: 0\r\n\r\n")),
+            None
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub fn request(name: &str) -> Value {
     object!({ "required": !matches!(name, "Argument" | "Wanted"), "content": content })
 }
 
-/// What is answered when all is well.
+/// The answer of a request that succeeds.
 pub fn answer(status: u16, name: &str) -> Value {
     let about = match status {
         201 => "Created",
@@ -23,20 +23,23 @@ pub fn answer(status: u16, name: &str) -> Value {
         "description": about,
         "content": { "application/json": { "schema": reference(name) } },
     });
+    if name == "Bytes" {
+        answer["content"] = object!({ "application/octet-stream": { "schema": reference(name) } });
+    }
     if matches!(name, "Record" | "Committed" | "Found" | "Done" | "Merged") {
         let mut headers = Map::new();
-        let mut say = |name: &str, about: &str| {
+        let mut header = |name: &str, about: &str| {
             headers.insert(name.into(), object!({ "description": about, "schema": { "type": "string" } }))
         };
-        say("X-Vector-Clock", "The exact version, to be handed back");
+        header("X-Vector-Clock", "The exact version, to be handed back");
         if matches!(name, "Record" | "Committed") {
-            say("X-Served-From", "The region that answered");
+            header("X-Served-From", "The region that answered");
         }
         if name == "Record" {
-            say("X-Replication-Lag-Ms", "How far this region is behind the others");
+            header("X-Replication-Lag-Ms", "How far this region is behind the others");
         }
         if name == "Committed" {
-            say("X-Replicated-To", "Other regions that have it already, as a JSON array");
+            header("X-Replicated-To", "Other regions that have it already, as a JSON array");
         }
         answer["headers"] = headers.into();
     }
@@ -52,12 +55,15 @@ pub fn refusal(status: u16) -> Value {
         409 => ("Something is there that the writer has not seen, or that does not fit", "ConflictDetected"),
         410 => ("Deleted or expired", "Refusal"),
         413 => ("Too large", "Refusal"),
+        421 => {
+            ("The request is for a host name that is not this node's; allowed-hosts lists others", "Refusal")
+        }
         422 => (
             "The X-Request-Id was used for something else, or is older than requests are remembered",
             "Refusal",
         ),
         429 => ("Too much at once; Retry-After says when to try again", "Refusal"),
-        507 => ("The disks have no room for it; deletes need less, and make room", "Refusal"),
+        507 => ("The disks have no space for it; deletes need less, and free space", "Refusal"),
         _ => (
             "Too few replicas answered; a write may stay or not. Retry-After says when to try again",
             "Indeterminate",
@@ -83,15 +89,17 @@ pub fn schemas() -> Map<String, Value> {
         "KeysOrEntries": schema(&[], object!({ "operations": [
             { "get": "user_a" }, { "put": { "key": "user_b", "value": "200" } }, { "delete": "user_c" },
         ] })),
-        "Argument": schema(&[], object!({ "amount": 5 })),
+        "Argument": schema(&[], object!({ "amount": 5, "element": "blue", "fields": { "name": "Ann" } })),
         "Places": schema(&["peers"], object!({ "peers": ["10.1.0.1:2380", "10.1.0.2:2380"] })),
         "HomeWanted": schema(&["region"], object!({
             "region": "eu-west", "prefix": "eu/", "lease_ms": 10_000, "epoch": 2,
         })),
         "Script": schema(&["script"], object!({ "script": "larger(left, right)" })),
         "CoordPut": schema(&[], object!({ "value": "text", "mod_revision": 17, "lease": "694d81a" })),
+        "LockUpdate": schema(&["metadata"], object!({ "metadata": "half done" })),
         "Login": schema(&["user", "password"], object!({ "user": "ann", "password": "…" })),
         "CompactWanted": schema(&["revision"], object!({ "revision": 100 })),
+        "QuotaWanted": schema(&["bytes"], object!({ "bytes": 8_000_000_000_u64 })),
         "LeaderWanted": schema(&["node"], object!({ "node": "n2" })),
         "Wanted": schema(&[], object!({ "n": 3, "default_type": "lww_register", "conflict_policy": "LWW" })),
     });
@@ -100,9 +108,12 @@ pub fn schemas() -> Map<String, Value> {
         "Found": schema(&["key", "value"], object!({
             "key": "user_1", "value": "Alice", "timestamp": 1_737_541_800_045_u64,
         })),
-        "Page": schema(&["entries", "next_page", "complete"], object!({
+        "Page": schema(&["next_page", "complete"], object!({
             "entries": [{ "key": "user_a", "value": "100", "timestamp": 1_737_541_800_045_u64 }],
-            "next_page": null, "complete": true,
+            "next_page": null, "complete": true, "count": 1,
+        })),
+        "RangeDeleted": schema(&["deleted", "failed", "next_page", "complete"], object!({
+            "deleted": 4711, "failed": 0, "next_page": null, "complete": true,
         })),
         "Results": schema(&["succeeded", "failed", "results"], object!({
             "succeeded": 1, "failed": 1,
@@ -123,7 +134,7 @@ pub fn schemas() -> Map<String, Value> {
         "Namespaces": schema(&["namespaces"], object!({ "namespaces": [] })),
         "Conflict": schema(&["conflict_id", "key"], object!({
             "conflict_id": "63…", "namespace": "default", "key": "user_1", "resolution_strategy": "last_write_wins",
-            "winning_value": "Alice", "losing_value": "Bob", "winning_clock": {}, "losing_clock": {},
+            "winning_value": "Alice", "losing_value": "Bob", "losing_values": [], "winning_clock": {}, "losing_clock": {},
             "local_clock": {}, "remote_clock": {},
             "source_region": "us-east", "resolved_at": "2025-01-22T10:30:00.000Z",
         })),
@@ -151,7 +162,7 @@ pub fn schemas() -> Map<String, Value> {
                 "id": 7, "user": "ann", "address": "10.0.0.9:53122", "connected_at": "2025-01-22T10:30:00.000Z",
                 "streams": 2, "watches": 1, "requests": 4711, "agent": "grpc-go/1.70.0", "leases": ["694d81"],
             }],
-            "total": 1,
+            "total": 1, "next_page": null,
         })),
         "Watches": schema(&["watches", "total"], object!({
             "watches": [{
@@ -159,7 +170,7 @@ pub fn schemas() -> Map<String, Value> {
                 "encoding": null, "start_revision": 0, "next_revision": 42, "lag": 0, "state": "live",
                 "filters": [], "prev_kv": false,
             }],
-            "total": 1,
+            "total": 1, "next_page": null,
         })),
         "Leases": schema(&["leases", "more"], object!({
             "leases": [{
@@ -204,13 +215,38 @@ pub fn schemas() -> Map<String, Value> {
             "remaining_ttl_ms": 9_000, "queue": [],
         })),
         "Locks": schema(&["locks", "count"], object!({
-            "locks": [], "count": 0, "waiters": 0, "hidden": 0, "next_page": null,
+            "locks": [], "count": 0, "waiters": 0, "hidden": 0, "complete": true, "next_page": null,
         })),
         "Session": schema(&["auth"], object!({ "auth": true, "user": "ann", "root": false })),
         "Token": schema(&["user", "token"], object!({ "user": "ann", "token": "…" })),
         "AccessTable": schema(&["users", "roles"], object!({ "auth": true, "users": [], "roles": [] })),
-        "Settings": schema(&["settings"], object!({ "node": "n1", "settings": [] })),
         "Document": object!({ "type": "object" }),
+    });
+    let operators = object!({
+        "Bytes": object!({ "type": "string", "format": "binary" }),
+        "Defragmented": schema(&["before_bytes", "after_bytes"], object!({
+            "node": "n1", "before_bytes": 67_000_000, "after_bytes": 2_100_000,
+        })),
+        "Quota": schema(&["quota_bytes", "stored_bytes"], object!({
+            "quota_bytes": 8_000_000_000_u64, "stored_bytes": 120_000,
+        })),
+        "SlowRequests": schema(&["node", "slow_requests"], object!({
+            "node": "n1", "slow_requests": [{
+                "at_ms": 1_737_541_800_045_u64, "kind": "put", "bytes": 120, "refusal": null, "took_ms": 812.4,
+                "phases": {
+                    "queue_ms": 0.1, "log_sync_ms": 790.2, "replication_ms": 20.1, "apply_ms": 1.9,
+                    "reply_ms": 0.1,
+                },
+            }],
+        })),
+        "Settings": schema(&["settings"], object!({ "node": "n1", "settings": [] })),
+        "Upgrade": schema(&["level", "newest_level", "finished", "summary", "nodes"], object!({
+            "level": 0, "newest_level": 1, "finished": false, "summary": "waiting for n3 (release 0.1.0)",
+            "nodes": [{
+                "id": "1a2b", "name": "n1", "version": "0.2.0", "newest_level": 1, "ready": true,
+                "has_old_logs": true, "trouble": null,
+            }],
+        })),
     });
     let refusals = object!({
         "Refusal": schema(&["error", "message"], object!({
@@ -226,7 +262,7 @@ pub fn schemas() -> Map<String, Value> {
             "remote_value": "Bob", "remote_clock": { "us-east": 39 }, "resolution_hint": "concurrent_writes",
         })),
     });
-    let all = [requests, answers, refusals].into_iter();
+    let all = [requests, answers, operators, refusals].into_iter();
     all.flat_map(|part| match part {
         Value::Object(schemas) => schemas,
         _ => Map::new(),

@@ -27,17 +27,22 @@ impl ApiOperation {
     }
 }
 
-pub const TAGS: [(&str, &str); 12] = [
+pub const TAGS: [(&str, &str); 14] = [
     ("store", "Keys and values"),
     ("data", "Keys and values with consistency levels, versions and conditions"),
     ("crdt", "Counters, sets, registers and exact numbers that merge"),
     ("namespaces", "How many copies, which type, what happens to conflicts"),
     ("handlers", "How custom values merge: built-in handlers and scripts"),
     ("conflicts", "Writes that lost, and how to bring them back"),
+    ("feed", "Changes as they happen"),
     ("regions", "Other clusters that hold the same data: how far each is, and which there are"),
     ("inspect", "Clients, watches, leases, and what delays compaction"),
     ("cluster", "The ring of nodes, how each node is, and what happened"),
     ("coordination", "Keys and locks of the coordination store"),
+    (
+        "locks",
+        "Locks with fencing tokens, on the port of the coordination store (2379) and in the form of etcd's JSON gateway: numbers of 64 bits are text, bytes are base64",
+    ),
     ("access", "Who asks, and who may do what"),
     ("maintenance", "What operators do by hand"),
 ];
@@ -50,7 +55,7 @@ const STORE_PUT: &[&str] =
 const STORE_DELETE: &[&str] = &["{key}", "w", "sloppy", "explain", "timeout_ms", "X-Request-Id", "X-Fence"];
 const STORE_POST: &[&str] = &["w", "sloppy", "explain", "timeout_ms", "X-Request-Id", "X-Fence"];
 
-const fn operation(
+pub const fn operation(
     method: &'static str,
     path: &'static str,
     tag: &'static str,
@@ -137,18 +142,40 @@ pub const OPERATIONS: &[ApiOperation] = &[
         )
     },
     ApiOperation {
-        params: &["start", "end", "prefix", "limit", "page", "r", "timeout_ms"],
+        params: &[
+            "start",
+            "end",
+            "prefix",
+            "limit",
+            "page",
+            "r",
+            "timeout_ms",
+            "keys_only",
+            "reverse",
+            "count",
+        ],
         answers: &[(200, "Page"), (206, "Page")],
         refusals: &[400, 404, 429, 503],
         ..operation(
             "get",
             "/api/v1/store/range",
             "store",
-            "Reads a range of keys in order: readKeyRange(start, end)",
+            "Reads a range of keys in order: readKeyRange(start, end); or counts them",
         )
     },
     ApiOperation {
-        params: &["type", "home_region", "since", "limit", "page", "timeout_ms"],
+        params: &["start", "end", "prefix", "page", "r", "w", "timeout_ms"],
+        answers: &[(200, "RangeDeleted"), (206, "RangeDeleted")],
+        refusals: &[400, 404, 429, 503, 507],
+        ..operation(
+            "delete",
+            "/api/v1/store/range",
+            "store",
+            "Deletes the keys of a range that are there when their page is read",
+        )
+    },
+    ApiOperation {
+        params: &["type", "home_region", "since", "until", "limit", "page", "timeout_ms"],
         answers: &[(200, "Page"), (206, "Page")],
         refusals: &[400, 404, 429, 503],
         ..operation("get", "/v1/data", "data", "Finds records by type, home region and time")
@@ -284,6 +311,13 @@ pub const OPERATIONS: &[ApiOperation] = &[
             "type",
             "r",
             "contains",
+            "element",
+            "limit",
+            "page",
+            "rank",
+            "min_score",
+            "max_score",
+            "reverse",
             "timeout_ms",
             "X-Consistency-Level",
             "X-Session-Token",
@@ -397,7 +431,7 @@ pub const OPERATIONS: &[ApiOperation] = &[
         ..operation("delete", "/v1/handlers/{handler}", "handlers", "Forgets one")
     },
     ApiOperation {
-        params: &["limit", "page", "key"],
+        params: &["limit", "page", "key", "filter"],
         answers: &[(200, "Conflicts")],
         refusals: &[400, 503],
         ..operation(
@@ -490,14 +524,16 @@ pub const OPERATIONS: &[ApiOperation] = &[
         )
     },
     ApiOperation {
-        params: &["limit"],
+        params: &["limit", "page", "filter", "node"],
         answers: &[(200, "Clients")],
-        ..operation("get", "/v1/clients", "inspect", "The client connections of this node")
+        refusals: &[400, 404, 503],
+        ..operation("get", "/v1/clients", "inspect", "The client connections of a node")
     },
     ApiOperation {
-        params: &["limit", "client"],
+        params: &["limit", "client", "page", "filter", "node"],
         answers: &[(200, "Watches")],
-        ..operation("get", "/v1/watches", "inspect", "The watches of this member, and how far each is")
+        refusals: &[400, 404, 503],
+        ..operation("get", "/v1/watches", "inspect", "The watches of a member, and how far each is")
     },
     ApiOperation {
         params: &["limit", "after"],
@@ -506,7 +542,9 @@ pub const OPERATIONS: &[ApiOperation] = &[
         ..operation("get", "/v1/leases", "inspect", "All leases with their keys and times")
     },
     ApiOperation {
+        params: &["node"],
         answers: &[(200, "Compaction")],
+        refusals: &[400, 404, 503],
         ..operation("get", "/v1/compaction", "inspect", "How far the past is compacted, and what delays more")
     },
     ApiOperation {
@@ -541,7 +579,7 @@ pub const OPERATIONS: &[ApiOperation] = &[
         )
     },
     ApiOperation {
-        params: &["topics"],
+        params: &["topics", "filter", "page", "limit"],
         answers: &[(200, "Document")],
         refusals: &[400, 429],
         ..operation(
@@ -593,7 +631,7 @@ pub const OPERATIONS: &[ApiOperation] = &[
         ..operation("get", "/v1/coord/history", "coordination", "What is still known of a key's past")
     },
     ApiOperation {
-        params: &["prefix", "limit", "page"],
+        params: &["prefix", "filter", "limit", "page"],
         answers: &[(200, "Locks")],
         refusals: &[400, 503],
         ..operation("get", "/v1/locks", "coordination", "Lists locks with holder, token and queue")
@@ -603,6 +641,18 @@ pub const OPERATIONS: &[ApiOperation] = &[
         answers: &[(200, "Lock")],
         refusals: &[400, 503],
         ..operation("get", "/v1/lock", "coordination", "Shows one lock; without a holder if it is free")
+    },
+    ApiOperation {
+        params: &["name", "token"],
+        body: Some("LockUpdate"),
+        answers: &[(200, "Changed")],
+        refusals: &[400, 503],
+        ..operation(
+            "put",
+            "/v1/lock",
+            "coordination",
+            "Replaces the metadata of the holder that has this token",
+        )
     },
     ApiOperation {
         params: &["name", "key", "token"],
@@ -634,38 +684,6 @@ pub const OPERATIONS: &[ApiOperation] = &[
         answers: &[(200, "AccessTable")],
         refusals: &[503],
         ..operation("get", "/v1/access", "access", "Users, roles, and their permissions of both planes")
-    },
-    ApiOperation {
-        answers: &[(200, "Settings")],
-        refusals: &[503],
-        ..operation(
-            "get",
-            "/v1/settings",
-            "maintenance",
-            "The settings of this node, and where each came from",
-        )
-    },
-    ApiOperation {
-        body: Some("CompactWanted"),
-        answers: &[(200, "Changed")],
-        refusals: &[400, 503],
-        ..operation("post", "/v1/compaction", "maintenance", "Forgets the past of all keys before a revision")
-    },
-    ApiOperation {
-        answers: &[(200, "Changed")],
-        refusals: &[503],
-        ..operation("delete", "/v1/alarms", "maintenance", "Clears all alarms")
-    },
-    ApiOperation {
-        body: Some("LeaderWanted"),
-        answers: &[(200, "Changed")],
-        refusals: &[400, 404, 503],
-        ..operation(
-            "put",
-            "/v1/leader",
-            "maintenance",
-            "Hands leadership to a member; only the leader does that",
-        )
     },
     ApiOperation {
         answers: &[(200, "Document")],

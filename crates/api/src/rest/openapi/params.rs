@@ -1,25 +1,58 @@
 //! Parameters of requests, each described once: in the path, the query or the head.
 //! A name goes in: in braces it is part of the path, with a capital letter a header, else part of the query.
 
+use base::limits::MESH_NAME_BYTES_MAX;
 use serde_json::{Value, json as object};
 
+/// What `mesh::namespaces::is_name` takes.
+const NAMESPACE_PATTERN: &str = "^[a-z0-9._-]{1,64}$";
+
 /// Name, schema, meaning.
-const PARAMS: [(&str, Kind, &str); 45] = [
-    ("{key}", Kind::Text, "The key, percent-encoded; slashes may stand as they are"),
-    ("{ns}", Kind::Text, "The namespace"),
+const PARAMS: [(&str, Kind, &str); 56] = [
+    ("{key}", Kind::Key, "The key, percent-encoded; slashes may stand as they are"),
+    ("{ns}", Kind::Namespace, "The namespace"),
     ("{region}", Kind::Text, "The name of another region"),
     ("{handler}", Kind::Text, "The name of a merge handler"),
     ("{id}", Kind::Text, "The id of a conflict"),
     ("{node}", Kind::Text, "A node of the ring: its number in hexadecimal, or its name"),
     (
         "{type}",
-        Kind::Choice(&["counter", "gcounter", "set", "register", "delta_numeric", "siblings"]),
+        Kind::Choice(&[
+            "counter",
+            "gcounter",
+            "set",
+            "register",
+            "delta_numeric",
+            "siblings",
+            "bigset",
+            "map",
+            "sorted_set",
+            "list",
+            "flag",
+            "hyperloglog",
+        ]),
         "How the value merges",
     ),
     (
         "{operation}",
-        Kind::Choice(&["increment", "decrement", "add", "remove", "contains", "set", "subtract", "delete"]),
-        "Counters: increment, decrement. Sets: add, remove, contains. Registers: set. Numerics: add, subtract, set",
+        Kind::Choice(&[
+            "increment",
+            "decrement",
+            "add",
+            "remove",
+            "contains",
+            "get",
+            "set",
+            "subtract",
+            "push",
+            "insert",
+            "pop",
+            "enable",
+            "disable",
+            "observe",
+            "delete",
+        ]),
+        "Counters: increment, decrement. Sets: add, remove, contains. Registers: set. Numerics: add, subtract, set. Maps and sorted sets: set, increment, remove, contains, get. Lists: push, insert, set, remove, pop, get. Flags: enable, disable. HyperLogLogs: observe",
     ),
     (
         "type",
@@ -30,10 +63,24 @@ const PARAMS: [(&str, Kind, &str); 45] = [
     (
         "since",
         Kind::Text,
-        "Only what was written at this moment or later, in milliseconds or as last_modified shows it; the answer is then in the order of time",
+        "Only what was written at this moment or later, in milliseconds or as last_modified shows it; the answer is then in the order of time. Of a stream, the id of the last message that was taken, or 0 for the state first",
     ),
-    ("ns", Kind::Text, "The namespace; `default` if not given"),
-    ("key", Kind::Text, "The key"),
+    (
+        "format",
+        Kind::Choice(&["sse", "jsonl"]),
+        "Server-sent events, or lines of JSON with `event`, `id` and `data`; a WebSocket carries the lines",
+    ),
+    ("Last-Event-ID", Kind::Text, "As since, and before it: a browser sends it when it connects again"),
+    (
+        "until",
+        Kind::Text,
+        "Only what was written no later than this moment, given as for since; the answer is then in the order of time",
+    ),
+    ("keys_only", Kind::Flag, "Entries have their keys alone"),
+    ("reverse", Kind::Flag, "From the last key down"),
+    ("count", Kind::Flag, "Answer how many keys there are, and none of them"),
+    ("ns", Kind::Namespace, "The namespace; `default` if not given"),
+    ("key", Kind::Key, "The key"),
     ("r", Kind::Number, "How many replicas a read counts; a majority if not given"),
     ("w", Kind::Number, "How many replicas must have a write durably; a majority if not given"),
     (
@@ -64,12 +111,22 @@ const PARAMS: [(&str, Kind, &str); 45] = [
     ("client", Kind::Number, "Only watches of this client, by the id that /v1/clients shows"),
     ("after", Kind::Text, "Only leases with larger ids than this one, in hexadecimal"),
     ("page", Kind::Text, "next_page of the page before"),
-    ("contains", Kind::Text, "Ask whether this element is in the set"),
+    (
+        "filter",
+        Kind::Text,
+        "Only what has this text in its name: in the key or the user of a watch; in the user, address or agent of a client; in the name of a lock; in the namespace or key of a conflict",
+    ),
+    ("contains", Kind::Text, "Ask whether this element is in the set, map or sorted set"),
+    ("element", Kind::Text, "Read this field, member or position alone"),
+    ("rank", Kind::Number, "A page of the elements that have so many before them, and of those behind"),
+    ("min_score", Kind::Text, "The least score of a page of a sorted set"),
+    ("max_score", Kind::Text, "The greatest score of a page of a sorted set"),
     (
         "X-Request-Id",
         Kind::Text,
         "A write that is repeated with the same id and body within 10 minutes is done once; with another body it is refused \
-         by 422, and so is a UUID of version 7 or a ULID that is older than that",
+         by 422. Use a UUID of version 7 or a ULID: one that is older than that is refused by 422. Any other id says nothing of \
+         its age, and a repetition that comes later is done again",
     ),
     (
         "X-Fence",
@@ -78,8 +135,16 @@ const PARAMS: [(&str, Kind, &str); 45] = [
     ),
     (
         "X-Consistency-Level",
-        Kind::Choice(&["LOCAL_ONE", "LOCAL_QUORUM", "GLOBAL_QUORUM", "EACH_QUORUM", "LINEARIZABLE"]),
-        "How sure the answer must be; writes take all but the first; GLOBAL_QUORUM is over a majority of regions, EACH_QUORUM over all; LINEARIZABLE, for single keys, is decided once by a majority of the key's replicas in its home region",
+        Kind::Choice(&[
+            "ONE",
+            "LOCAL_ONE",
+            "LOCAL_QUORUM",
+            "ALL",
+            "GLOBAL_QUORUM",
+            "EACH_QUORUM",
+            "LINEARIZABLE",
+        ]),
+        "How sure the answer must be; writes take all but LOCAL_ONE; ONE and ALL count one replica and every replica of this region; GLOBAL_QUORUM is over a majority of regions, EACH_QUORUM over all; LINEARIZABLE, for single keys, is decided once by a majority of the key's replicas in its home region",
     ),
     (
         "X-Session-Token",
@@ -104,9 +169,16 @@ const PARAMS: [(&str, Kind, &str); 45] = [
 #[derive(Clone, Copy)]
 enum Kind {
     Text,
+    Key,
+    Namespace,
     Number,
     Flag,
     Choice(&'static [&'static str]),
+}
+
+#[cfg(test)]
+pub fn parameter_names() -> impl Iterator<Item = &'static str> {
+    PARAMS.iter().map(|(name, ..)| *name)
 }
 
 pub fn describe(name: &str) -> Value {
@@ -114,6 +186,8 @@ pub fn describe(name: &str) -> Value {
         PARAMS.iter().find(|(known, ..)| *known == name).expect("every parameter is described");
     let schema = match kind {
         Kind::Text => object!({ "type": "string" }),
+        Kind::Key => object!({ "type": "string", "minLength": 1, "maxLength": MESH_NAME_BYTES_MAX }),
+        Kind::Namespace => object!({ "type": "string", "pattern": NAMESPACE_PATTERN }),
         Kind::Number => object!({ "type": "integer", "minimum": 1 }),
         Kind::Flag => object!({ "type": "boolean" }),
         Kind::Choice(words) => object!({ "type": "string", "enum": words }),

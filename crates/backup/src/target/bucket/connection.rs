@@ -127,10 +127,10 @@ impl Connection {
     async fn dial(&self) -> Result<SendRequest<Full<Bytes>>, String> {
         let stream = TcpStream::connect(&self.endpoint.address).await.map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
-        let Some(tls) = &self.tls else { return converse(TokioIo::new(stream)).await };
+        let Some(tls) = &self.tls else { return start_http(TokioIo::new(stream)).await };
         let name = ClientFiles::name_of(&self.endpoint.address).ok_or("not the name of a host")?;
         let sealed = TlsConnector::from(tls.clone()).connect(name, stream).await;
-        converse(TokioIo::new(sealed.map_err(|error| error.to_string())?)).await
+        start_http(TokioIo::new(sealed.map_err(|error| error.to_string())?)).await
     }
 
     fn unreachable(&self, reason: String) -> Error {
@@ -139,7 +139,7 @@ impl Connection {
 }
 
 /// The connection is served by a task of its own, which ends with it.
-async fn converse<S>(stream: S) -> Result<SendRequest<Full<Bytes>>, String>
+async fn start_http<S>(stream: S) -> Result<SendRequest<Full<Bytes>>, String>
 where
     S: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
 {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 const REGION_DEFAULT: &str = "us-east-1";
 
 pub(super) struct BucketSettings {
-    /// Of another server than Amazon's.
+    /// The address of another server than Amazon's.
     pub endpoint: Option<String>,
     pub region: String,
     pub credentials: Credentials,

@@ -2,16 +2,18 @@
 //! node that can be reached. All of it is read after the backup began, so nothing is missing that was acknowledged before.
 
 use super::nodes::{self, Node};
+use super::selection::{SavedKey, is_collection, partition_of};
 use super::{Error, Options, TargetArgs, print};
+use crate::client::rate;
 use crate::progress::Progress;
 use crate::verbs::snapshot::save::{NICENESS, TrailingDigest};
 use ::backup::{
-    BackupId, BackupKey, CoordPart, Copies, DataRow, Manifest, MeshPart, NamespaceEntry, NodeEntry,
-    ObjectRef, Pace, PartitionPart, RowChunks, Target, Writer,
+    BackupId, BackupKey, CoordPart, Copies, DataRow, MANIFEST_VERSION, Manifest, MergedRow, MeshPart,
+    NamespaceEntry, NodeEntry, ObjectRef, Pace, PartitionPart, RowChunks, Target, Writer,
 };
 use bytes::Bytes;
 use clap::Args;
-use proto::althing::backup::v1::{RowsRequest, RowsResponse};
+use proto::althing::backup::v1::{ElementsRequest, RowsRequest, RowsResponse};
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,7 +28,7 @@ Example: encrypted
 
 A backup that was interrupted is started again with the same words: what it had sent is not sent again.";
 
-/// Of the coordination store.
+/// The bytes of a piece of the coordination store.
 const PIECE_BYTES: usize = 4 << 20;
 /// How often the data plane is read from the beginning because its ring has changed, and the pause before that.
 const ATTEMPTS: usize = 10;
@@ -38,7 +40,7 @@ pub struct Create {
     #[command(flatten)]
     place: TargetArgs,
     /// How many bytes are sent in a second at most, as 500KB, 20MB or 1GB
-    #[arg(long, value_name = "BYTES", value_parser = parse_rate)]
+    #[arg(long, value_name = "BYTES", value_parser = rate::parse)]
     limit_rate: Option<u64>,
     #[command(flatten)]
     options: Options,
@@ -66,9 +68,10 @@ impl Create {
         let nodes = nodes::reachable(&self.options).await?;
         let manifest = self.save(&target, key.as_ref(), &id, cut_ms, nodes).await?;
         let told = format!(
-            "Backup {id} saved: revision {}, {} rows, {} bytes, {} sent\n",
+            "Backup {id} saved: revision {}, {} rows with {} elements of collections, {} bytes, {} sent\n",
             manifest.coord.as_ref().map_or(0, |coord| coord.revision),
             manifest.rows(),
+            manifest.elements(),
             manifest.content_bytes(),
             manifest.sent_bytes
         );
@@ -98,7 +101,7 @@ impl Create {
         };
         let cluster = nodes.first().map_or(0, |node| node.about.cluster_id);
         let manifest = Manifest {
-            version: 1,
+            version: MANIFEST_VERSION,
             id: id.clone(),
             release: env!("CARGO_PKG_VERSION").to_owned(),
             cluster: format!("{cluster:x}"),
@@ -141,7 +144,7 @@ async fn save_pieces(
             content = rest;
         }
         let total = bytes + piece.remaining_bytes;
-        progress.get_or_insert_with(|| Progress::new("saving keys", "bytes", total)).tell(bytes);
+        progress.get_or_insert_with(|| Progress::new("saving keys", "bytes", total)).update(bytes);
     }
     if !content.is_empty() {
         objects.push(writer.put(&content).await?);
@@ -240,7 +243,7 @@ impl RowSaver<'_, '_> {
                 read_bytes += rows.iter().map(|row| (row.key.len() + row.value.len()) as u64).sum::<u64>();
                 copies.add(*nth, rows, page.next.is_empty());
             }
-            progress.tell(read_bytes);
+            progress.update(read_bytes);
             let mut any = false;
             while let Some(merged) = copies.take_next() {
                 any = true;
@@ -251,6 +254,10 @@ impl RowSaver<'_, '_> {
                     parts.push(done.finish(self.writer).await?);
                 }
                 let open = open.get_or_insert_with(|| OpenPart::new(partition));
+                if merged.values.iter().any(|value| is_collection(&merged.key, value)) {
+                    self.save_collection(open, &merged).await?;
+                    continue;
+                }
                 for row in merged.rows() {
                     open.add(self.writer, &row).await?;
                 }
@@ -264,6 +271,28 @@ impl RowSaver<'_, '_> {
         }
         progress.end();
         Ok(parts)
+    }
+
+    /// The record and the elements of a collection, as all of its replicas have them that can be asked.
+    async fn save_collection(&mut self, open: &mut OpenPart, merged: &MergedRow) -> Result<(), Trouble> {
+        let node = self.nodes[0];
+        let replicas = nodes::reachable_replicas(self.nodes, &merged.key);
+        let mut after = None;
+        loop {
+            let request = ElementsRequest { record: merged.key.clone(), after, replicas };
+            let page = node.client.saved_elements(request).await.map_err(|error| {
+                let name = SavedKey::of_row(&merged.key).map(|key| key.name).unwrap_or_default();
+                let message = format!("the elements of {}: {error}", String::from_utf8_lossy(&name));
+                Trouble::Failed(Error::Incomplete(message))
+            })?;
+            for row in page.rows {
+                open.add(self.writer, &DataRow { key: row.key, value: row.value }).await?;
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
     }
 
     async fn page(&mut self, nth: usize, from: Bytes) -> Result<RowsResponse, Trouble> {
@@ -286,13 +315,14 @@ struct OpenPart {
 impl OpenPart {
     fn new(partition: Option<u8>) -> OpenPart {
         OpenPart {
-            part: PartitionPart { partition, rows: 0, objects: Vec::new() },
+            part: PartitionPart { partition, rows: 0, elements: 0, objects: Vec::new() },
             chunks: RowChunks::default(),
         }
     }
 
     async fn add(&mut self, writer: &mut Writer<'_>, row: &DataRow) -> Result<(), Error> {
         self.part.rows += 1;
+        self.part.elements += u64::from(row.is_element());
         if let Some(content) = self.chunks.add(row) {
             self.part.objects.push(writer.put(&content).await?);
         }
@@ -307,42 +337,6 @@ impl OpenPart {
     }
 }
 
-/// Rows of records lie by partition; others lie in none.
-fn partition_of(key: &[u8]) -> Option<u8> {
-    match key {
-        [super::selection::RECORD, partition, ..] => Some(*partition),
-        _ => None,
-    }
-}
-
 pub fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64)
-}
-
-fn parse_rate(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit: u64 = match text[digits.len()..].to_ascii_uppercase().as_str() {
-        "" | "B" => 1,
-        "K" | "KB" => 1_000,
-        "M" | "MB" => 1_000_000,
-        "G" | "GB" => 1_000_000_000,
-        _ => return Err(format!("{text} is no rate: give it as 500KB, 20MB or 1GB")),
-    };
-    let number =
-        digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).filter(|rate| *rate > 0);
-    number.ok_or_else(|| format!("{text} is no rate: give it as 500KB, 20MB or 1GB"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_are_read_with_and_without_units() {
-        assert_eq!(parse_rate("20MB"), Ok(20_000_000));
-        assert_eq!((parse_rate("7"), parse_rate("3k")), (Ok(7), Ok(3_000)));
-        for bad in ["", "0", "-1", "MB", "1.5MB", "5 parsecs"] {
-            assert!(parse_rate(bad).is_err(), "{bad}");
-        }
-    }
 }

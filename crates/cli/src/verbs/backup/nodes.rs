@@ -1,7 +1,9 @@
 //! The nodes of a ring, as a backup and a restore call them: each by a client of its own, and what each says of itself.
 
 use super::super::{Client, Error, Options};
-use proto::althing::backup::v1::DescribeResponse;
+use super::selection::{SavedKey, partition_of};
+use bytes::Bytes;
+use proto::althing::backup::v1::{DescribeResponse, Shard};
 use std::collections::{BTreeMap, BTreeSet};
 use tonic::Code;
 
@@ -67,4 +69,16 @@ pub fn missing(nodes: &[Node]) -> (usize, Vec<u64>) {
         about.shards.iter().filter(|shard| lacks(&shard.nodes)).map(|shard| shard.partition).collect();
     let absent = about.nodes.iter().copied().filter(|node| !serving.contains(node)).collect();
     (partitions.len(), absent)
+}
+
+/// How many replicas of a row's key are among these nodes; 0 if that cannot be told.
+pub fn reachable_replicas(nodes: &[&Node], row: &Bytes) -> u32 {
+    let Some(about) = nodes.first().map(|node| &node.about) else { return 0 };
+    let (Some(key), Some(partition)) = (SavedKey::of_row(row), partition_of(row)) else { return 0 };
+    let namespace = about.namespaces.iter().find(|namespace| namespace.id == key.namespace_id);
+    let copies = namespace.map(|namespace| namespace.copies);
+    let is_its = |shard: &&Shard| shard.partition == u32::from(partition) && Some(shard.copies) == copies;
+    let shard = about.shards.iter().find(is_its);
+    let is_here = |replica: &&u64| nodes.iter().any(|node| node.about.node == **replica);
+    shard.map_or(0, |shard| shard.nodes.iter().filter(is_here).count() as u32)
 }

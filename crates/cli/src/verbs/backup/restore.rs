@@ -2,16 +2,21 @@
 //! data plane of the backup, or a part of it, into a running cluster of any size. A backup that is not whole is refused before
 //! anything is changed.
 
-use super::selection::{SavedKey, Selection};
-use super::{Error, Options, TargetArgs, print, verify_backup};
+use super::selection::{SavedKey, Selection, is_collection};
+use super::verify::verify;
+use super::{Error, Options, TargetArgs, print};
 use crate::progress::Progress;
 use crate::verbs::snapshot::restore as member;
-use ::backup::{DataRow, MeshPart, ObjectRef, PartitionPart, Reader, decode_rows};
+use ::backup::{
+    BELOW_COLLECTION, CoordPart, DataRow, MeshPart, NamespaceEntry, ObjectRef, PartitionPart, Reader,
+    decode_rows,
+};
 use clap::Args;
 use client::Client;
 use proto::althing::backup::v1::restored_record::Outcome;
 use proto::althing::backup::v1::{RestoreRequest, Row, SavedRecord};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -27,8 +32,9 @@ Example: what would become of one prefix; then these keys under another name
 
 Keys that hold something stay as they are, unless --replace is given; so a restore that was interrupted may be repeated.";
 
-/// Records and bytes of one request.
+/// Records, elements of one collection, and bytes of one request.
 const BATCH_RECORDS: usize = 128;
+const BATCH_ELEMENTS: usize = 512;
 const BATCH_BYTES_SOFT: usize = 1 << 20;
 
 #[derive(Args)]
@@ -80,11 +86,7 @@ impl Restore {
             return Err(Error::Incomplete("the backup has nothing of the coordination store".to_owned()));
         };
         let mut file = tempfile::NamedTempFile::new().map_err(Error::Output)?;
-        for object in &coord.objects {
-            let content = reader.content(object).await?;
-            file.write_all(&content).map_err(Error::Output)?;
-        }
-        file.flush().map_err(Error::Output)?;
+        coord_file(reader, coord, file.as_file_mut()).await?;
         let restore = member::Restore {
             file: file.path().to_owned(),
             data_dir,
@@ -104,21 +106,33 @@ impl Restore {
             return Err(Error::Incomplete("the backup has nothing of the data plane".to_owned()));
         };
         self.selection.check(mesh)?;
-        verify_backup(reader).await?;
+        verify(reader).await?;
         let client = self.options.client()?;
         let mut restoring = Restoring {
             restore: self,
             mesh,
+            has_elements: reader.manifest().has_elements(),
             client,
             run: run_id(),
             waiting: BTreeMap::new(),
             batch: Batch::default(),
+            collection: None,
             counts: BTreeMap::new(),
+            elements: 0,
             refused: Vec::new(),
         };
         restoring.take_all(reader).await?;
         restoring.report()
     }
+}
+
+/// The snapshot of the coordination store, put together again.
+pub async fn coord_file(reader: &Reader<'_>, coord: &CoordPart, file: &mut File) -> Result<(), Error> {
+    for object in &coord.objects {
+        let content = reader.content(object).await?;
+        file.write_all(&content).map_err(Error::Output)?;
+    }
+    file.flush().map_err(Error::Output)
 }
 
 /// Another for every restore.
@@ -134,15 +148,33 @@ struct Batch {
     bytes: usize,
 }
 
+/// A collection whose elements are being read.
+struct SavedCollection {
+    key: SavedKey,
+    /// The rows of its record.
+    records: Vec<Row>,
+    elements: Vec<Row>,
+    bytes: usize,
+    /// So many elements have been sent.
+    offset: u64,
+    outcome: Option<Outcome>,
+    /// No more elements are wanted.
+    is_over: bool,
+}
+
 struct Restoring<'a> {
     restore: &'a Restore,
     mesh: &'a MeshPart,
+    has_elements: bool,
     client: Client,
     run: u64,
     /// Rows that nodes kept for others, until the rows of their keys come.
     waiting: BTreeMap<SavedKey, Vec<Row>>,
     batch: Batch,
+    collection: Option<SavedCollection>,
     counts: BTreeMap<i32, u64>,
+    /// Of collections, that were put back.
+    elements: u64,
     refused: Vec<String>,
 }
 
@@ -165,27 +197,121 @@ impl Restoring<'_> {
                 rows.extend(self.waiting.remove(&key).unwrap_or_default());
                 self.add(key, rows).await?;
             }
-            progress.tell(done);
+            progress.update(done);
         }
         for (key, rows) in std::mem::take(&mut self.waiting) {
             self.add(key, rows).await?;
         }
+        self.end_collection().await?;
         self.send().await?;
         progress.end();
         Ok(())
     }
 
-    async fn add(&mut self, key: SavedKey, rows: Vec<Row>) -> Result<(), Error> {
+    fn namespace(&self, key: &SavedKey) -> Result<&NamespaceEntry, Error> {
         let mut namespaces = self.mesh.namespaces.iter();
-        let namespace = namespaces.find(|namespace| namespace.id == key.namespace_id).ok_or_else(|| {
+        namespaces.find(|namespace| namespace.id == key.namespace_id).ok_or_else(|| {
             Error::Incomplete(format!(
                 "the backup has keys of the namespace {}, and not its name",
                 key.namespace_id
             ))
-        })?;
+        })
+    }
+
+    async fn add(&mut self, key: SavedKey, rows: Vec<Row>) -> Result<(), Error> {
+        let namespace = self.namespace(&key)?;
         if !self.restore.selection.takes(namespace, &key.name) {
             return Ok(());
         }
+        let is_element = |row: &Row| row.key.first() == Some(&BELOW_COLLECTION);
+        let (elements, records): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(is_element);
+        if records.iter().any(|row| is_collection(&row.key, &row.value)) {
+            self.begin_collection(key, records).await?;
+            return self.add_elements(elements).await;
+        }
+        if records.is_empty() {
+            if self.collection.as_ref().is_none_or(|collection| collection.key != key) {
+                let name = String::from_utf8_lossy(&key.name).into_owned();
+                return Err(Error::Incomplete(format!(
+                    "the backup has elements of {name}, and not its record"
+                )));
+            }
+            return self.add_elements(elements).await;
+        }
+        self.add_record(key, records).await
+    }
+
+    async fn begin_collection(&mut self, key: SavedKey, records: Vec<Row>) -> Result<(), Error> {
+        self.end_collection().await?;
+        if !self.has_elements {
+            let name = String::from_utf8_lossy(&key.name);
+            self.refused.push(format!("{name}: the backup was taken without its elements"));
+        }
+        let is_over = !self.has_elements;
+        let (elements, bytes, offset, outcome) = (Vec::new(), 0, 0, None);
+        self.collection = Some(SavedCollection { key, records, elements, bytes, offset, outcome, is_over });
+        Ok(())
+    }
+
+    async fn add_elements(&mut self, elements: Vec<Row>) -> Result<(), Error> {
+        for row in elements {
+            let Some(collection) = self.collection.as_mut().filter(|collection| !collection.is_over) else {
+                return Ok(());
+            };
+            collection.bytes += row.key.len() + row.value.len();
+            collection.elements.push(row);
+            if collection.elements.len() >= BATCH_ELEMENTS || collection.bytes >= BATCH_BYTES_SOFT {
+                self.send_elements().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The elements that were read, which come behind those that were sent.
+    async fn send_elements(&mut self) -> Result<(), Error> {
+        let Some(mut collection) = self.collection.take() else { return Ok(()) };
+        let elements = std::mem::take(&mut collection.elements);
+        let n_elements = elements.len() as u64;
+        let name = self.restore.selection.name(&collection.key.name);
+        let rows = collection.records.iter().cloned().chain(elements).collect();
+        let request = RestoreRequest {
+            run: self.run,
+            namespace: Some(self.restore.selection.settings(self.namespace(&collection.key)?)),
+            records: vec![SavedRecord { name, rows, offset: collection.offset }],
+            replace: self.restore.replace,
+            dry_run: self.restore.dry_run,
+        };
+        let response = self.client.restore_rows(request).await?;
+        for record in &response.records {
+            self.elements += record.elements;
+            let outcome = record.outcome();
+            if outcome == Outcome::Refused {
+                let name = String::from_utf8_lossy(&collection.key.name);
+                self.refused.push(format!("{name}: {}", record.message));
+            }
+            let is_kept = collection.outcome == Some(Outcome::Kept);
+            let first = collection.outcome.filter(|_| !is_kept && outcome != Outcome::Refused);
+            collection.outcome = Some(first.unwrap_or(outcome));
+            collection.is_over = record.is_other || self.restore.dry_run;
+        }
+        (collection.bytes, collection.offset) = (0, collection.offset + n_elements);
+        self.collection = Some(collection);
+        Ok(())
+    }
+
+    /// A collection whose elements have all expired is gone.
+    async fn end_collection(&mut self) -> Result<(), Error> {
+        if self.collection.as_ref().is_some_and(|collection| !collection.elements.is_empty()) {
+            self.send_elements().await?;
+        }
+        if let Some(SavedCollection { outcome, is_over, .. }) = self.collection.take() {
+            let outcome = outcome.unwrap_or(if is_over { Outcome::Refused } else { Outcome::Gone });
+            *self.counts.entry(outcome as i32).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    async fn add_record(&mut self, key: SavedKey, rows: Vec<Row>) -> Result<(), Error> {
         let bytes = rows.iter().map(|row| row.key.len() + row.value.len()).sum::<usize>();
         let full = self.batch.records.len() >= BATCH_RECORDS || self.batch.bytes + bytes > BATCH_BYTES_SOFT;
         if full || self.batch.namespace_id != key.namespace_id {
@@ -193,7 +319,11 @@ impl Restoring<'_> {
         }
         self.batch.namespace_id = key.namespace_id;
         self.batch.bytes += bytes;
-        self.batch.records.push(SavedRecord { name: self.restore.selection.name(&key.name), rows });
+        self.batch.records.push(SavedRecord {
+            name: self.restore.selection.name(&key.name),
+            rows,
+            offset: 0,
+        });
         Ok(())
     }
 
@@ -223,11 +353,13 @@ impl Restoring<'_> {
         let count = |outcome: Outcome| self.counts.get(&(outcome as i32)).copied().unwrap_or(0);
         let verb = if self.restore.dry_run { "Would restore" } else { "Restored" };
         let told = format!(
-            "{verb} {} keys and replace {}; {} hold something and stay, {} had been deleted or have expired\n",
+            "{verb} {} keys and replace {}; {} hold something and stay, {} had been deleted or have expired; \
+             {} elements of collections\n",
             count(Outcome::Restored),
             count(Outcome::Replaced),
             count(Outcome::Kept),
-            count(Outcome::Gone)
+            count(Outcome::Gone),
+            self.elements
         );
         print(told.as_bytes())?;
         if self.refused.is_empty() {
@@ -242,7 +374,7 @@ impl Restoring<'_> {
 }
 
 /// The rows of an object, by key.
-async fn saved_rows(reader: &Reader<'_>, object: &ObjectRef) -> Result<Vec<(SavedKey, Vec<Row>)>, Error> {
+pub async fn saved_rows(reader: &Reader<'_>, object: &ObjectRef) -> Result<Vec<(SavedKey, Vec<Row>)>, Error> {
     let unknown = || {
         let message = format!(
             "object {} holds rows that this release does not know: restore it with a later one",

@@ -2,16 +2,19 @@
 //! come out.
 
 use super::Error;
-use ::backup::{MeshPart, NamespaceEntry};
+use ::backup::{BELOW_COLLECTION, MeshPart, NamespaceEntry};
 use bytes::Bytes;
 use clap::Args;
 use proto::althing::backup::v1::NamespaceSettings;
 
 /// Kinds of rows that hold records; see docs/formats/mesh-rows.md.
-pub const RECORD: u8 = 1;
+const RECORD: u8 = 1;
 const HINT: u8 = 3;
 const NODE_BYTES: usize = 8;
 const NAMESPACE_BYTES: usize = 4;
+const LENGTH_BYTES: usize = 2;
+/// The types of collections, in the second byte of their records; see docs/formats/mesh-record.md.
+const COLLECTIONS: std::ops::RangeInclusive<u8> = 7..=12;
 
 #[derive(Args)]
 pub struct Selection {
@@ -40,16 +43,35 @@ pub struct SavedKey {
 }
 
 impl SavedKey {
-    /// None for a row that holds no record.
+    /// None for a row that holds neither a record nor an element.
     pub fn of_row(row: &Bytes) -> Option<SavedKey> {
-        let begin = match *row.first()? {
-            RECORD => 2,
-            HINT => 1 + NODE_BYTES,
+        let (begin, end) = match *row.first()? {
+            RECORD => (2, row.len()),
+            HINT => (1 + NODE_BYTES, row.len()),
+            BELOW_COLLECTION => {
+                let begin = 2 + LENGTH_BYTES;
+                let length = u16::from_be_bytes(row.get(2..begin)?.try_into().ok()?);
+                (begin, begin + usize::from(length))
+            }
             _ => return None,
         };
-        let id = row.get(begin..begin + NAMESPACE_BYTES)?;
+        let key = row.get(begin..end)?;
+        let id = key.get(..NAMESPACE_BYTES)?;
         let namespace_id = u32::from_be_bytes(id.try_into().ok()?);
-        Some(SavedKey { namespace_id, name: row.slice(begin + NAMESPACE_BYTES..) })
+        Some(SavedKey { namespace_id, name: row.slice(begin + NAMESPACE_BYTES..end) })
+    }
+}
+
+/// Whether a row holds the record of a collection.
+pub fn is_collection(key: &[u8], value: &[u8]) -> bool {
+    key.first() == Some(&RECORD) && value.get(1).is_some_and(|kind| COLLECTIONS.contains(kind))
+}
+
+/// The partition that a row lies in; none for a row of another sort.
+pub fn partition_of(row: &[u8]) -> Option<u8> {
+    match row {
+        [RECORD | BELOW_COLLECTION, partition, ..] => Some(*partition),
+        _ => None,
     }
 }
 

@@ -74,9 +74,9 @@ impl Restore {
         let total = std::fs::metadata(&self.file).map_err(trouble(&self.file))?.len();
         let mut progress = Progress::new("restoring", "bytes", total);
         let digest = if self.skip_hash_check { DigestRule::Optional } else { DigestRule::Required };
-        let mut tell = |done| progress.tell(done);
+        let mut update = |done| progress.update(done);
         let (restored, identity) =
-            offline::restore(&member, &mut open(&self.file)?, digest, self.bump_revision, &mut tell)?;
+            offline::restore(&member, &mut open(&self.file)?, digest, self.bump_revision, &mut update)?;
         progress.end();
         if restored.summary.taken.is_some_and(|taken| taken.cluster == identity.cluster) {
             let warning = "Warning: the new cluster has the identity of the saved cluster; if members of \

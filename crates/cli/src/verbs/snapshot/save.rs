@@ -4,7 +4,7 @@
 use super::super::Client;
 use super::{Error, trouble};
 use crate::progress::Progress;
-use base::sha256::{DIGEST_BYTES, Sha256};
+use ring::digest;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -49,7 +49,7 @@ async fn receive(client: &Client, part: &Path, mut file: File) -> Result<(), Err
         }
         progress
             .get_or_insert_with(|| Progress::new("saving", "bytes", done + piece.remaining_bytes))
-            .tell(done);
+            .update(done);
     }
     if let Some(progress) = progress {
         progress.end();
@@ -59,22 +59,27 @@ async fn receive(client: &Client, part: &Path, mut file: File) -> Result<(), Err
 }
 
 /// A digest of everything but the last bytes, which are to be that digest.
-#[derive(Default)]
 pub struct TrailingDigest {
-    digest: Sha256,
+    digest: digest::Context,
     held_back: Vec<u8>,
+}
+
+impl Default for TrailingDigest {
+    fn default() -> TrailingDigest {
+        TrailingDigest { digest: digest::Context::new(&digest::SHA256), held_back: Vec::new() }
+    }
 }
 
 impl TrailingDigest {
     pub fn add(&mut self, bytes: &[u8]) {
         self.held_back.extend_from_slice(bytes);
-        let sure = self.held_back.len().saturating_sub(DIGEST_BYTES);
+        let sure = self.held_back.len().saturating_sub(digest::SHA256_OUTPUT_LEN);
         self.digest.update(&self.held_back[..sure]);
         self.held_back.drain(..sure);
     }
 
     pub fn matches_the_end(self) -> bool {
-        self.held_back == self.digest.finish()
+        self.held_back == self.digest.finish().as_ref()
     }
 }
 
@@ -85,7 +90,7 @@ mod tests {
     #[test]
     fn only_bytes_that_end_in_their_own_digest_pass() {
         let body: Vec<u8> = (0..200u8).collect();
-        let whole = [&body[..], &Sha256::of(&body)].concat();
+        let whole = [&body[..], digest::digest(&digest::SHA256, &body).as_ref()].concat();
         let passes = |bytes: &[u8], size| {
             let mut tail = TrailingDigest::default();
             bytes.chunks(size).for_each(|piece| tail.add(piece));

@@ -36,9 +36,9 @@ pub async fn run(options: &Options) -> Result<(), Error> {
             }
             Ok(InputLine::Watch(subject)) => match begin(&client, subject, &printer) {
                 Ok(progress_request) => bells.push(progress_request),
-                Err(error) => tell(&error),
+                Err(error) => print_error(&error),
             },
-            Err(error) => tell(&error),
+            Err(error) => print_error(&error),
         }
     }
     Ok(())
@@ -50,7 +50,7 @@ fn begin(client: &Client, subject: WatchTarget, printer: &Arc<Printer>) -> Resul
     let rung = progress_request.clone();
     tokio::spawn(async move {
         if let Err(error) = follow(watcher, &printer, &subject.command, &rung).await {
-            tell(&error);
+            print_error(&error);
         }
     });
     Ok(progress_request)
@@ -66,7 +66,7 @@ fn parse(line: &[u8]) -> Result<InputLine, Error> {
     })
 }
 
-fn tell(error: &Error) {
+fn print_error(error: &Error) {
     // The other watches continue.
     let _ = writeln!(std::io::stderr(), "{error}");
 }

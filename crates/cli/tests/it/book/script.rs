@@ -143,10 +143,10 @@ impl Script {
     }
 }
 
-/// What the commands need and is not here.
+/// What the commands need and is not here. A wrapper on PATH whose program is missing is as good as none, so each is started.
 fn missing_programs(block: &Block) -> Option<&str> {
     let programs = block.library.as_deref()?.split(',');
-    programs.into_iter().find(|program| !is_there("bash", &["-c", &format!("command -v {program}")]))
+    programs.into_iter().find(|program| !is_there(program, &["--help"]))
 }
 
 /// How a program in another language is run here.

@@ -29,9 +29,13 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// None, with a line that says so, where no driver is found.
+    /// None, with a line that says so, where no driver is found; with `ALTHING_REQUIRE_BROWSER` that is a failure.
     pub fn start() -> Option<Browser> {
         let Some(program) = driver() else {
+            assert!(
+                std::env::var_os("ALTHING_REQUIRE_BROWSER").is_none(),
+                "ALTHING_REQUIRE_BROWSER is set, and no chromedriver is in CHROMEDRIVER or PATH"
+            );
             let _ = std::io::Write::write_all(
                 &mut std::io::stderr(),
                 b"skipped: no chromedriver in CHROMEDRIVER or PATH\n",
@@ -64,7 +68,7 @@ impl Browser {
             "--disable-component-update",
             "--disable-sync",
             "--hide-scrollbars",
-            "--window-size=1440,900",
+            "--window-size=1200,760",
         ];
         let flags = flags.iter().map(|flag| (*flag).to_owned());
         let folder = format!("--user-data-dir={}", profile.path().display());
@@ -138,6 +142,14 @@ impl Browser {
         self.ask("goog/cdp/execute", &json!({ "cmd": command, "params": params }))
     }
 
+    /// Presses a key, as a person would.
+    pub fn press(&self, key: &str, code: u32) {
+        for kind in ["rawKeyDown", "keyUp"] {
+            let params = json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code });
+            self.devtools("Input.dispatchKeyEvent", &params);
+        }
+    }
+
     pub fn set_size(&self, width: u32, height: u32) {
         let params = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.devtools("Emulation.setDeviceMetricsOverride", &params);
@@ -151,7 +163,11 @@ impl Browser {
     /// A picture of the page, if pictures are wanted: `CONSOLE_SCREENSHOTS` names the folder.
     pub fn picture(&self, name: &str) {
         let Some(folder) = std::env::var_os("CONSOLE_SCREENSHOTS").map(PathBuf::from) else { return };
-        let shot = self.devtools("Page.captureScreenshot", &json!({ "format": "png" }));
+        let size = self.run("return [innerWidth, innerHeight]");
+        // Small files; what a small screen shows is shown as it is.
+        let scale = if size[0].as_u64() > Some(1_000) { 0.7 } else { 1.0 };
+        let clip = json!({ "x": 0, "y": 0, "width": size[0], "height": size[1], "scale": scale });
+        let shot = self.devtools("Page.captureScreenshot", &json!({ "format": "png", "clip": clip }));
         let bytes = STANDARD.decode(shot["data"].as_str().unwrap()).unwrap();
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join(format!("{name}.png")), bytes).unwrap();

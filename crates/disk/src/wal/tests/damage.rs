@@ -222,11 +222,12 @@ proptest::proptest! {
 /// The planted bug does what its name says, so that a checker has something to find.
 #[test]
 fn the_planted_bug_accepts_a_torn_frame() {
-    use base::mutant::{Mutant, plant};
+    use crate::mutant::Mutant;
+    use base::mutant::plant;
     let (disk, name, starts) = three_frames(1);
     let file = disk.open(&name).unwrap();
     file.write_at(starts[3] - 8, &[0; 8]).unwrap();
-    plant(Some(Mutant::TornTailAccepted));
+    plant(Some(Mutant::TornTailAccepted.into()));
     let opened = open(&disk);
     plant(None);
     assert_eq!(positions(&opened.records), [1, 2, 3]);
@@ -311,7 +312,7 @@ fn an_opening_that_is_cut_down_leaves_its_records_or_what_it_found() {
     }
 }
 
-/// A log of an earlier release has no manifest; it is opened, and goes on in a segment of this one.
+/// A log of an earlier release has no manifest; once it is upgraded it must not lose it.
 #[test]
 fn a_log_without_a_manifest_is_taken_over() {
     let (disk, names) = several_segments();
@@ -326,8 +327,10 @@ fn a_log_without_a_manifest_is_taken_over() {
         file.write_at(0, &header).unwrap();
         file.sync().unwrap();
     }
-    let opened = open(&disk);
+    let mut opened = open(&disk);
     assert_eq!(positions(&opened.records), (1..30).collect::<Vec<_>>());
+    assert_eq!(opened.wal.segments(), names.len());
+    opened.wal.upgrade().unwrap();
     assert_eq!(opened.wal.segments(), names.len() + 1);
     drop(opened);
     disk.crash();

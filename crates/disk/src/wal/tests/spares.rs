@@ -35,7 +35,7 @@ fn as_many_are_kept_as_may_be_and_all_are_used_before_one_is_made() {
 }
 
 #[test]
-fn where_there_is_little_room_one_is_kept() {
+fn where_there_is_little_space_one_is_kept() {
     let disk = SimDisk::new(1);
     let mut wal = open(&disk).wal;
     let last = fill(&mut wal, 0, 4);
@@ -45,7 +45,7 @@ fn where_there_is_little_room_one_is_kept() {
 }
 
 #[test]
-fn where_room_has_become_little_all_but_one_are_removed() {
+fn where_space_has_become_little_all_but_one_are_removed() {
     let disk = SimDisk::new(1);
     let mut wal = open(&disk).wal;
     let last = fill(&mut wal, 0, SPARES_MAX);

@@ -1,6 +1,7 @@
 //! How many rows an operation reads and writes, and how many bytes travel, in a collection of ten elements and in one of many.
 
 use super::*;
+use crate::collection::view::score_place;
 use base::mutant::plant;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,7 +34,9 @@ fn add(kind: CollectionKind, n: usize) -> CollectionOp {
             CollectionOp::SetField { field: name(n), value: text("value"), expires_ms: None }
         }
         CollectionKind::SortedSet => CollectionOp::SetScore { member: name(n), score: Decimal(n as i128) },
-        CollectionKind::List => CollectionOp::Insert { place: Place::Last, values: vec![text("value")] },
+        CollectionKind::List => {
+            CollectionOp::Insert { place: InsertPosition::Last, values: vec![text("value")] }
+        }
         CollectionKind::Flag => CollectionOp::Enable,
         CollectionKind::HyperLogLog => CollectionOp::Observe(vec![name(n)]),
     }
@@ -132,9 +135,15 @@ fn tests_scores_ranks_and_pages_read_few_rows() {
     };
     assert!(read(&rank) < 2_000, "{} rows", read(&rank));
     let (from, to, direction) = (Decimal(5_000), Decimal(6_000), Direction::Down);
-    let paging = ScorePaging { from, to, direction, after: Some((Decimal(5_501), name(5_501))), limit: 10 };
+    let paging = ScorePaging {
+        from,
+        to,
+        direction,
+        after: Some(score_place(Decimal(5_501), &name(5_501))),
+        limit: 10,
+    };
     let by_score = || {
-        let entries = page_by_score(&replica.header, &replica.rows, &paging);
+        let entries = page_by_score(&replica.header, &replica.rows, &paging).entries;
         assert_eq!((entries.len(), &entries[0].name), (10, &name(5_500)));
     };
     assert_eq!(read(&by_score), 20);

@@ -35,12 +35,14 @@ fn random_op(rng: &mut Rng, kind: CollectionKind, replica: &Replica) -> Collecti
         CollectionKind::List => {
             let here = replica.names();
             match (here.is_empty(), rng.between(0, 5)) {
-                (true, _) | (_, 0) => CollectionOp::Insert { place: Place::Last, values: vec![name, letter] },
-                (_, 1) => CollectionOp::Insert { place: Place::First, values: vec![name] },
+                (true, _) | (_, 0) => {
+                    CollectionOp::Insert { place: InsertPosition::Last, values: vec![name, letter] }
+                }
+                (_, 1) => CollectionOp::Insert { place: InsertPosition::First, values: vec![name] },
                 (_, 2) => CollectionOp::Remove(vec![rng.pick(&here).clone()]),
                 (_, 3) => CollectionOp::Replace { position: rng.pick(&here).clone(), value: letter },
                 _ => {
-                    let place = Place::After(rng.pick(&here).clone());
+                    let place = InsertPosition::After(rng.pick(&here).clone());
                     CollectionOp::Insert { place, values: vec![letter, name] }
                 }
             }
@@ -264,13 +266,13 @@ fn a_field_expires_with_the_longest_of_what_was_written_at_once() {
 
 #[test]
 fn of_two_types_the_larger_one_stays_on_every_replica() {
-    let (mut a, mut b) = (Replica::new(1, CollectionKind::Set), Replica::new(2, CollectionKind::Map));
-    let element = a.writes(CollectionOp::Add(vec![text("x")]));
-    let field = b.writes(CollectionOp::SetField { field: text("x"), value: text("v"), expires_ms: None });
-    let change = merge(&a.header, &a.rows, &field).unwrap();
+    let (mut a, mut b) = (Replica::new(1, CollectionKind::Map), Replica::new(2, CollectionKind::Set));
+    let field = a.writes(CollectionOp::SetField { field: text("x"), value: text("v"), expires_ms: None });
+    let element = b.writes(CollectionOp::Add(vec![text("x")]));
+    let change = merge(&a.header, &a.rows, &element).unwrap();
     assert_eq!(change.verdict, TypeVerdict::CollectionLost);
     a.take(change);
-    let change = merge(&b.header, &b.rows, &element).unwrap();
+    let change = merge(&b.header, &b.rows, &field).unwrap();
     assert_eq!(change.verdict, TypeVerdict::DeltaLost);
     b.take(change);
     while a.header.sweep.is_some() {

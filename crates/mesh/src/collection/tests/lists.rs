@@ -6,7 +6,7 @@ use base::mutant::plant;
 
 fn push(values: &[&str]) -> CollectionOp {
     let values = values.iter().map(|value| text(value)).collect();
-    CollectionOp::Insert { place: Place::Last, values }
+    CollectionOp::Insert { place: InsertPosition::Last, values }
 }
 
 /// Two nodes insert a run each at the same place without hearing of each other.
@@ -16,8 +16,11 @@ pub(super) fn runs_stay_together(seed: u64) -> Result<(), String> {
     let begin = a.writes(push(&["<", ">"]));
     b.hears(&begin);
     let names = a.names();
-    let anchor =
-        if rng.chance(500_000) { Place::After(names[0].clone()) } else { Place::Before(names[1].clone()) };
+    let anchor = if rng.chance(500_000) {
+        InsertPosition::After(names[0].clone())
+    } else {
+        InsertPosition::Before(names[1].clone())
+    };
     let is_forward = rng.chance(500_000);
     let mut sent = Vec::new();
     for (replica, letter) in [(&mut a, "a"), (&mut b, "b")] {
@@ -26,7 +29,7 @@ pub(super) fn runs_stay_together(seed: u64) -> Result<(), String> {
             let before = replica.names();
             sent.push(replica.writes(CollectionOp::Insert { place, values: vec![text(letter)] }));
             let new = replica.names().into_iter().find(|name| !before.contains(name)).unwrap();
-            place = if is_forward { Place::After(new) } else { Place::Before(new) };
+            place = if is_forward { InsertPosition::After(new) } else { InsertPosition::Before(new) };
         }
     }
     sent.iter().for_each(|delta| {
@@ -62,10 +65,10 @@ fn a_list_is_in_the_order_in_which_it_was_written() {
             let writer = rng.between(0, 3) as usize;
             let names = replicas[writer].names();
             let place = match at {
-                0 => Place::First,
-                at if at == expected.len() => Place::Last,
-                at if rng.chance(500_000) => Place::After(names[at - 1].clone()),
-                at => Place::Before(names[at].clone()),
+                0 => InsertPosition::First,
+                at if at == expected.len() => InsertPosition::Last,
+                at if rng.chance(500_000) => InsertPosition::After(names[at - 1].clone()),
+                at => InsertPosition::Before(names[at].clone()),
             };
             let value = text(&n.to_string());
             expected.insert(at, value.clone());
@@ -119,7 +122,10 @@ fn an_item_that_is_gone_still_has_a_place() {
     a.writes(push(&["1", "2", "3"]));
     let names = a.names();
     a.writes(CollectionOp::Remove(vec![names[1].clone()]));
-    a.writes(CollectionOp::Insert { place: Place::After(names[1].clone()), values: vec![text("new")] });
+    a.writes(CollectionOp::Insert {
+        place: InsertPosition::After(names[1].clone()),
+        values: vec![text("new")],
+    });
     assert_eq!(a.values(), [text("1"), text("new"), text("3")]);
     let gone = CollectionOp::Replace { position: names[1].clone(), value: text("v") };
     assert_eq!(a.try_write(&[gone]), Err(Code::KeyAbsent));

@@ -4,10 +4,11 @@ use super::counters::bound_holds;
 use super::laws::tell;
 use super::lists::runs_stay_together;
 use super::*;
-use base::mutant::{Mutant, plant};
+use crate::mutant::Mutant;
+use base::mutant::plant;
 
 fn finds(mutant: Mutant, story: &dyn Fn(u64) -> Result<(), String>) -> bool {
-    plant(Some(mutant));
+    plant(Some(mutant.into()));
     let found = (0..400).any(|seed| story(seed).is_err());
     plant(None);
     found
@@ -23,7 +24,7 @@ fn every_planted_bug_of_collections_is_found() {
         Mutant::ClearedShown,
         Mutant::SurvivorsUncounted,
     ] {
-        assert!(finds(mutant, &of(CollectionKind::Set)), "{}", mutant.name());
+        assert!(finds(mutant, &of(CollectionKind::Set)), "{mutant:?}");
     }
     assert!(finds(Mutant::OldScoreStays, &of(CollectionKind::SortedSet)));
     assert!(finds(Mutant::RunsMixed, &runs_stay_together));

@@ -5,10 +5,12 @@
 use crate::handler::{FoldedValue, Handler, Handlers, NoScript};
 use crate::mesh::coordinator::Coordinator;
 use crate::mesh::{MeshEvent, Turn};
+use crate::mutant::Mutant;
 use crate::op::{Attributes, Op};
 use crate::record::{Body, Kind, Record};
 use crate::request::{Reply, Write};
 use base::Code;
+use base::mutant::planted;
 use bytes::Bytes;
 
 impl Coordinator {
@@ -21,6 +23,7 @@ impl Coordinator {
         let Some(name) = &write.attributes.handler else { return Ok(()) };
         match self.handlers.get(&String::from_utf8_lossy(name)) {
             Some(_) => Ok(()),
+            None if planted(Mutant::UnknownHandlerTaken) => Ok(()),
             None => Err(Code::UnknownHandler),
         }
     }

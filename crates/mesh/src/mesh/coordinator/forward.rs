@@ -1,10 +1,11 @@
 //! Forwards a write to a replica, since only a replica can assign its dot. The node that the client asked stamps the write,
 //! and only that node stamps it again, while its client waits (ADR 43). A replica that applies it late applies it under its
 //! early stamp, below everything acknowledged since. A replica that cannot coordinate declines, and the next one is tried;
-//! a slow one is skipped if applying the write twice does no harm. When no replica can take it, all are tried again a little
+//! a silent one is passed over within tens of milliseconds. So that no write is done twice, one that has no request id is
+//! remembered by a name that this node gives it, as others are by their ids (ADR 108). When no replica can take it, all are tried again a little
 //! later, until the write's deadline. A frame that the network repeats is applied once.
 
-mod taken;
+mod names;
 
 use crate::actor::RegionId;
 use crate::frame::{Frame, OpId, StampCheck, WriteOrigin};
@@ -13,16 +14,22 @@ use crate::mesh::coordinator::Coordinator;
 use crate::mesh::membership::Membership;
 use crate::mesh::{Client, Mesh, Operation, Turn};
 use crate::moves::majority;
+use crate::mutant::Mutant;
+use crate::op::Op;
 use crate::request::{Level, Missing, Reply, Write};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Code, Instant, NodeId};
+use names::ForwardVerdict;
+pub(in crate::mesh) use names::ForwardedNames;
 use std::sync::Arc;
 use std::time::Duration;
-pub(in crate::mesh) use taken::ForwardedNames;
-use taken::Taken;
 
 /// Replicas that declined a write are asked again after so long: while a topology spreads, all may decline for a moment.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
+/// A replica that sends frames, but no answer for so long, is passed over as one that is silent.
+const PASSED_OVER_AFTER: Duration = Duration::from_millis(500);
+/// Replicas that are taken for gone, and have come back unnoticed, answer within this time.
+const GIVEN_UP_AFTER: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(in crate::mesh) struct ForwardOp {
@@ -42,7 +49,7 @@ pub(in crate::mesh) struct TriedNodes(Vec<(NodeId, Obstacle)>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::mesh) enum Obstacle {
     FullDisk,
-    /// It has another topology, or does not serve yet: in a moment it may take it.
+    /// The node has another topology, or does not serve yet: in a moment it may take the write.
     OutOfStep,
 }
 
@@ -88,6 +95,18 @@ impl Coordinator {
 }
 
 impl Mesh {
+    /// A write that this node's disk has no space for goes to a replica that has.
+    pub(in crate::mesh) fn pass_on_full_disk(
+        &mut self,
+        t: &mut Turn<'_>,
+        client: Client,
+        write: Arc<Write>,
+        deadline: Instant,
+    ) {
+        let tried = TriedNodes::by(self.membership.me, Obstacle::FullDisk);
+        self.pass_on(t, client, write, tried, deadline);
+    }
+
     pub(in crate::mesh) fn pass_on(
         &mut self,
         t: &mut Turn<'_>,
@@ -108,6 +127,7 @@ impl Mesh {
         if to.is_none() && tried.met(Obstacle::FullDisk) && !tried.met(Obstacle::OutOfStep) {
             return self.reply(t, client, Reply::Refused(Code::NoSpace));
         }
+        let write = self.named(write);
         let stamp = self.replica.clock.tick(t.now.wall_ms);
         let check = StampCheck::None;
         let forwarding = ForwardOp { client, write, asked: Vec::new(), tried, stamp, check };
@@ -118,6 +138,19 @@ impl Mesh {
         }
     }
 
+    /// The write under a name, if it needs one: two replicas that carry it out are known to have done the same.
+    fn named(&mut self, mut write: Arc<Write>) -> Arc<Write> {
+        let copies = self.membership.topology.copies(write.key.namespace_id()).unwrap_or(0);
+        // Writes to collections are not remembered, and what is restored comes in masses.
+        let is_apart =
+            write.kind.collection().is_some() || matches!(write.op, Op::Elements(_) | Op::Restore(_));
+        if copies > 1 && !is_apart && !is_idempotent(&write) {
+            let operation = self.coordinator.name_operation(self.membership.me);
+            Arc::make_mut(&mut write).attributes.operation = Some(operation);
+        }
+        write
+    }
+
     fn forward(&mut self, t: &mut Turn<'_>, id: OpId, to: NodeId) {
         let Some(deadline) = self.coordinator.operations.get(&id).map(|pending| pending.deadline) else {
             return;
@@ -125,10 +158,14 @@ impl Mesh {
         let Some(forwarding) = self.coordinator.forward_op(id) else { return };
         forwarding.asked.push(to);
         let remaining_ms = deadline.since(t.now.at).as_millis() as u64;
-        let origin = WriteOrigin { stamp: forwarding.stamp, remaining_ms, check: forwarding.check };
-        let (origin, write) = (Some(origin), forwarding.write.clone());
+        let (stamp, check, write) = (forwarding.stamp, forwarding.check, forwarding.write.clone());
+        let origin = Some(WriteOrigin { stamp, remaining_ms, check, operation: write.attributes.operation });
         self.send(t, to, Frame::Forward { id, origin, write });
-        self.coordinator.timers.set(t.now.at.after(self.membership.peers.hedge_delay(&[to])), id);
+        self.look_again(t, id, to);
+    }
+
+    fn look_again(&mut self, t: &Turn<'_>, id: OpId, asked: NodeId) {
+        self.coordinator.timers.set(t.now.at.after(self.membership.peers.hedge_delay(&[asked])), id);
     }
 
     /// The time of a write that waits: to be passed on again, or for a replica that takes long.
@@ -137,14 +174,48 @@ impl Mesh {
         if forwarding.asked.is_empty() {
             return self.retry_write(t, id);
         }
+        let (write, asked) = (forwarding.write.clone(), forwarding.asked.clone());
+        let Some((pending, last)) = self.coordinator.operations.get(&id).zip(asked.last().copied()) else {
+            return;
+        };
+        let is_late = t.now.at.since(pending.started) >= PASSED_OVER_AFTER;
+        let is_silent = self.membership.peers.is_slow_or_down(last);
+        asked.iter().for_each(|node| self.membership.peers.mark_slow(*node));
+        // Of a last write two replicas make one. Others are done once more, or compete for a ballot, until their replicas hear
+        // of each other, so a replica that only takes long gets its time.
+        if (write.is_decided() || write.attributes.operation.is_some()) && !is_silent && !is_late {
+            return self.look_again(t, id, last);
+        }
+        if !planted(Mutant::SlowReplicaAwaited) {
+            self.pass_over(t, id);
+        }
+    }
+
+    /// The next replica, as well. Where there is none, and those that have the write are known to be gone, it is of unknown
+    /// fate, and its client need not wait for its deadline to hear so.
+    fn pass_over(&mut self, t: &mut Turn<'_>, id: OpId) {
+        let Some(forwarding) = self.coordinator.forward_op(id) else { return };
         let (write, tried, asked) =
             (forwarding.write.clone(), forwarding.tried.clone(), forwarding.asked.clone());
-        asked.iter().for_each(|node| self.membership.peers.mark_slow(*node));
-        if !is_idempotent(&write) {
+        let next = self.membership.next_replica(&write, &tried, &asked).filter(|_| is_idempotent(&write));
+        if let Some(to) = next {
+            return self.forward(t, id, to);
+        }
+        let peers = &self.membership.peers;
+        let is_gone = |node: &NodeId| peers.is_lost(*node) || peers.is_down(*node);
+        let Some(started) = self.coordinator.operations.get(&id).map(|pending| pending.started) else {
+            return;
+        };
+        if !asked.iter().all(is_gone) {
             return;
         }
-        if let Some(to) = self.membership.next_replica(&write, &tried, &asked) {
-            self.forward(t, id, to);
+        if t.now.at < started.after(GIVEN_UP_AFTER) {
+            return self.coordinator.timers.set(started.after(GIVEN_UP_AFTER), id);
+        }
+        if let Some(Operation::Forward(forwarding)) =
+            self.coordinator.finish(id).map(|pending| pending.operation)
+        {
+            self.expire_forward(t, *forwarding);
         }
     }
 
@@ -162,13 +233,16 @@ impl Mesh {
         from: NodeId,
         id: OpId,
         origin: Option<WriteOrigin>,
-        write: Arc<Write>,
+        mut write: Arc<Write>,
     ) {
         let remembered_until = t.now.at.after(self.params.timeout + 2 * self.params.drift_max);
         match self.coordinator.forwarded.entry(from).or_default().take(id, t.now.at, remembered_until) {
-            Taken::First => {}
-            Taken::Again => return,
-            Taken::Full => return self.send(t, from, Frame::Declined { id }),
+            ForwardVerdict::First => {}
+            ForwardVerdict::Repeated => return,
+            ForwardVerdict::Full => return self.send(t, from, Frame::Declined { id }),
+        }
+        if let Some(operation) = origin.and_then(|origin| origin.operation) {
+            Arc::make_mut(&mut write).attributes.operation = Some(operation);
         }
         let origin = origin.filter(|_| !planted(Mutant::ForwardStampedLate));
         if let Some(origin) = origin {
@@ -215,9 +289,12 @@ impl Mesh {
         if reply == Reply::Refused(Code::KeyDecided) {
             return self.decide_forwarded(t, id);
         }
-        let is_open = matches!(reply, Reply::Indeterminate { .. } | Reply::Refused(Code::Timeout));
+        let is_open = matches!(
+            reply,
+            Reply::Indeterminate { .. } | Reply::Unavailable { .. } | Reply::Refused(Code::Timeout)
+        );
         if is_open && forwarding.asked.len() > 1 {
-            // Another replica has it too, and may know more.
+            // Another replica has the write too, and may know its outcome.
             return forwarding.asked.retain(|node| *node != from);
         }
         if let Some(Operation::Forward(forwarding)) =
@@ -232,7 +309,10 @@ impl Mesh {
         let Some(pending) = self.coordinator.finish(id) else { return };
         if let Operation::Forward(forwarding) = pending.operation {
             let mut write = (*forwarding.write).clone();
-            write.attributes.level = Level::Linearizable;
+            let attributes = &mut write.attributes;
+            attributes.level = Level::Linearizable;
+            // Another replica may have done it as a plain write, so a majority is asked, as for a request of a client.
+            attributes.request = attributes.once();
             self.start_write(t, forwarding.client, Arc::new(write), pending.deadline);
         }
     }
@@ -275,7 +355,7 @@ impl Mesh {
         self.try_next_replica(t, from, id, Obstacle::OutOfStep);
     }
 
-    /// It was not begun there, so another may be asked, within the write's time.
+    /// The replica did not begin the write, so another one may be asked, until the write's deadline.
     fn try_next_replica(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId, obstacle: Obstacle) {
         let over = self.coordinator.operations.get(&id).is_none_or(|pending| pending.deadline <= t.now.at);
         let Some(forwarding) =
@@ -298,6 +378,19 @@ impl Mesh {
         }
     }
 
+    /// The connection to a replica broke, and its answers with it.
+    pub(in crate::mesh) fn pass_over_lost(&mut self, t: &mut Turn<'_>, peer: NodeId) {
+        let waits = |operation: &Operation| match operation {
+            Operation::Forward(forwarding) => forwarding.asked.contains(&peer),
+            _ => false,
+        };
+        let operations = self.coordinator.operations.iter();
+        let mut lost: Vec<OpId> =
+            operations.filter(|(_, pending)| waits(&pending.operation)).map(|(id, _)| *id).collect();
+        lost.sort_unstable();
+        lost.into_iter().for_each(|id| self.pass_over(t, id));
+    }
+
     pub(in crate::mesh) fn expire_forward(&mut self, t: &mut Turn<'_>, forwarding: ForwardOp) {
         if forwarding.asked.is_empty() {
             let full = forwarding.tried.met(Obstacle::FullDisk);
@@ -313,8 +406,8 @@ impl Mesh {
 }
 
 /// Whether two replicas may carry out the same write: both give it the same stamp and value, so it is one write; or its
-/// request id makes it count once.
+/// request id, or its name, makes it count once.
 fn is_idempotent(write: &Write) -> bool {
-    let is_named = write.kind.is_last_write_wins() || write.attributes.request.is_some();
-    !write.is_decided() && is_named
+    let is_last_write = write.kind.is_last_write_wins() && !write.is_decided();
+    is_last_write || write.attributes.once().is_some()
 }

@@ -21,7 +21,7 @@ pub(in crate::mesh) struct GlobalReadOp {
     key: Key,
     needed: usize,
     heard: Vec<(RegionId, Option<Record>)>,
-    /// What all of them together have, once enough were heard.
+    /// The merge of all replies, once enough have arrived.
     merged: Option<Option<Box<Record>>>,
     /// The regions that have it.
     agreed: Vec<RegionId>,

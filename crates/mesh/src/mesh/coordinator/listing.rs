@@ -54,7 +54,7 @@ impl Replica {
 }
 
 impl Coordinator {
-    /// A node that has nothing to say is not heard.
+    /// A node that declines does not count as an answer.
     pub(in crate::mesh) fn decline_listing(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId) {
         let Some(listing) = self.list_op(id) else { return };
         if listing.awaited.contains(&from) {

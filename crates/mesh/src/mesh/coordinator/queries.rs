@@ -3,13 +3,14 @@
 //! that is written between two pages may appear again under its new cursor.
 
 use crate::frame::{Frame, OpId};
+use crate::hlc::Stamp;
 use crate::index::{self, IndexScan};
 use crate::key::Key;
 use crate::mesh::coordinator::scans::{ScanAnswer, ScanOp, covered};
 use crate::mesh::{Mesh, Operation, Then, Turn};
 use crate::query::Query;
 use crate::record::Record;
-use crate::request::{Reply, Scan, ScanPage};
+use crate::request::{Reply, Scan, ScanPage, ScanView};
 use base::limits::MESH_PAGE_KEYS_MAX;
 use base::{Code, Instant, NodeId, ReplyToken};
 use bytes::Bytes;
@@ -31,18 +32,30 @@ impl Mesh {
             return t.out.replies.push((token, Reply::Refused(Code::UnknownSpace)));
         }
         let limit = query.limit.clamp(1, MESH_PAGE_KEYS_MAX as u16);
-        let query = Query { limit, ..query };
+        // A time up to which is asked for makes the order that of time.
+        let since = query.since.or(query.until.map(|_| Stamp::ZERO));
+        let query = Query { limit, since, ..query };
         let scan = Scan {
             namespace_id: query.namespace_id,
             start: Bytes::new(),
             end: None,
             limit: limit.into(),
             r: None,
+            view: ScanView::default(),
         };
         let nodes = self.membership.topology.members().iter().map(|member| member.node);
         let asked: Vec<NodeId> =
             { nodes }.filter(|node| self.membership.peers.may_ask(*node, t.now.at)).collect();
-        let scanning = ScanOp { token, scan, query: Some(query.clone()), asked, heard: Vec::new() };
+        let scanning = ScanOp {
+            token,
+            scan,
+            query: Some(query.clone()),
+            asked,
+            rest: Vec::new(),
+            asked_plainly: Vec::new(),
+            heard: Vec::new(),
+            draft: None,
+        };
         let others: Vec<NodeId> =
             scanning.asked.iter().copied().filter(|node| *node != self.membership.me).collect();
         let id = self.coordinator.begin(t, Operation::Scan(Box::new(scanning)), deadline);
@@ -98,13 +111,13 @@ impl Mesh {
         let scan_range = IndexScan::of(query);
         let lists = self.membership.lists(scan.namespace_id);
         let n_missing = lists.iter().filter(|route| !covered(route, &scan, &heard)).count() as u16;
-        // The page ends where the first of those who were heard has more to say.
+        // The page ends where the first replica's page ends, because that replica has more rows.
         let frontier = heard.iter().filter_map(|heard| heard.upto.clone()).min();
         let mut versions: BTreeMap<Key, Vec<Record>> = BTreeMap::new();
         for ScanAnswer { from, records, .. } in heard {
             for (key, record) in records {
                 if lists[key.partition().idx()].read.contains(&from) {
-                    versions.entry(key).or_default().push(record);
+                    versions.entry(key).or_default().extend(record);
                 }
             }
         }
@@ -127,6 +140,9 @@ impl Mesh {
                 scanned.next = Some(cursor);
                 break;
             }
+        }
+        if scanned.next.as_ref().is_some_and(|next| scan_range.is_past(query, next)) {
+            scanned.next = None;
         }
         t.out.replies.push((token, Reply::Scanned(scanned)));
     }

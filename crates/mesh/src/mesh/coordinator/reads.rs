@@ -10,12 +10,13 @@ use crate::mesh::coordinator::Coordinator;
 use crate::mesh::coordinator::writes::Route;
 use crate::mesh::{Client, Mesh, Operation, Pending, Then, Turn};
 use crate::moves::majority;
+use crate::mutant::Mutant;
 use crate::overlay::Seq;
 use crate::record::Record;
 use crate::request::{Missing, Reply};
 use crate::topology::MovePhase;
 use crate::watermarks::Watermarks;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Code, Instant, NodeId};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -45,13 +46,13 @@ pub(in crate::mesh) struct ReadOp {
     declined: Vec<NodeId>,
     asked: Vec<NodeId>,
     heard: Vec<ReadAnswer>,
-    /// What all of them together have, once enough were heard.
+    /// The merge of all replies, once enough have arrived.
     merged: Option<Option<Box<Record>>>,
     /// The replicas that have it.
     agreed: Vec<NodeId>,
     /// The replicas that lack part of it.
     behind: Vec<NodeId>,
-    /// What was merged, if something was lost in it.
+    /// The records that were merged, if one of them lost.
     sides: Vec<Record>,
 }
 
@@ -75,17 +76,17 @@ impl ReadOp {
         count(read) >= self.needed && (!self.counts_next || count(also) >= majority(also.len()))
     }
 
-    fn is_heard(&self) -> bool {
+    fn is_answered(&self) -> bool {
         self.is_met(|node| self.heard.iter().any(|heard| heard.from == node))
     }
 
-    /// Enough were heard, and all have the same: there is nothing to merge, to forget or to repair.
+    /// Whether enough replies have arrived and all are the same: there is nothing to merge, forget or repair.
     fn is_unanimous(&self) -> bool {
         let Some((first, others)) = self.heard.split_first() else { return false };
         let Some(record) = &first.record else { return false };
         let same = |heard: &ReadAnswer| heard.record.as_ref() == Some(record);
         let gone = |heard: &ReadAnswer| heard.marks.cover(record);
-        self.is_heard() && others.iter().all(same) && !self.heard.iter().any(gone)
+        self.is_answered() && others.iter().all(same) && !self.heard.iter().any(gone)
     }
 }
 
@@ -176,7 +177,7 @@ impl Mesh {
         }
     }
 
-    /// What this node has, once it is durable.
+    /// Answers with the record of this node, once it is durable.
     pub(in crate::mesh) fn fetch_here(&mut self, t: &mut Turn<'_>, id: OpId) {
         let Some(key) = self.coordinator.read_op(id).map(|reading| reading.key.clone()) else { return };
         let Some(shard) = self.membership.shard_of(&key).filter(|_| self.membership.is_serving()) else {
@@ -202,7 +203,7 @@ impl Mesh {
         let heard = |node: &NodeId| reading.heard.iter().any(|heard| heard.from == *node);
         let late: Vec<NodeId> = reading.asked.iter().copied().filter(|node| !heard(node)).collect();
         late.into_iter().for_each(|node| self.membership.peers.mark_slow(node));
-        self.ask_more(t, id, n);
+        self.ask_more(t, id, if planted(Mutant::SlowReplicaAwaited) { 0 } else { n });
         self.give_up_read(t, id);
     }
 
@@ -216,8 +217,9 @@ impl Mesh {
         let Some(reading) = self.coordinator.read_op(id) else { return };
         let heard: Vec<NodeId> = reading.heard.iter().map(|heard| heard.from).collect();
         let everyone = reading.everyone();
-        let may_answer =
-            |node: &NodeId| heard.contains(node) || *node == me || !self.membership.peers.is_down(*node);
+        let is_known_down =
+            |node: &NodeId| self.membership.peers.is_down(*node) && !planted(Mutant::RefusedAtDeadline);
+        let may_answer = |node: &NodeId| heard.contains(node) || *node == me || !is_known_down(node);
         let may_answer: Vec<NodeId> = everyone.into_iter().filter(may_answer).collect();
         if self
             .coordinator
@@ -289,8 +291,15 @@ impl Mesh {
             return;
         }
         reading.heard.push(ReadAnswer { from, record, marks });
-        if !reading.is_heard() && !planted(Mutant::ReadNotCounted) {
+        if !reading.is_answered() && !planted(Mutant::ReadNotCounted) {
             return;
+        }
+        let is_collection = |heard: &ReadAnswer| heard.record.as_ref().is_some_and(Record::is_collection);
+        if reading.heard.iter().any(is_collection) {
+            // The record of a collection is the header only. Its elements are read, and repaired, below the key.
+            let records = reading.heard.drain(..).filter_map(|heard| heard.record);
+            reading.merged = Some(records.max_by(Record::rank).map(Box::new));
+            return self.answer_read(t, id);
         }
         if reading.is_unanimous() {
             reading.merged = Some(reading.heard.pop().and_then(|heard| heard.record).map(Box::new));

@@ -7,11 +7,12 @@ use crate::frame::{Frame, OpId};
 use crate::key::Key;
 use crate::mesh::coordinator::Coordinator;
 use crate::mesh::{Client, Mesh, Operation, Turn};
+use crate::mutant::Mutant;
 use crate::record::Record;
 use crate::request::{Get, GetResult, Level, Reply};
 use crate::session::Session;
 use base::limits::MESH_OPERATIONS_MAX;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Instant, NodeId, ReplyToken};
 use bytes::Bytes;
 use std::time::Duration;
@@ -29,9 +30,9 @@ pub(in crate::mesh) struct SessionReadOp {
     reading: bool,
     /// The last one did not show what is demanded.
     is_insufficient: bool,
-    /// Who is being asked.
+    /// The region that is being asked.
     asked_region: Option<RegionId>,
-    /// Who lacks something too.
+    /// The regions that lack something too.
     lacking: Vec<RegionId>,
 }
 
@@ -162,7 +163,7 @@ impl Mesh {
         }
     }
 
-    /// It is time to look again, or to ask elsewhere.
+    /// The retry timer of a session read: looks again here, or asks another region.
     pub(in crate::mesh) fn wake_session_read(&mut self, t: &mut Turn<'_>, id: OpId) {
         self.ask_region(t, id);
         self.try_session_read(t, id);

@@ -6,6 +6,7 @@
 mod ack_tracker;
 mod apply;
 mod balloted;
+pub mod collections;
 mod declined;
 mod gathering;
 mod repeated;
@@ -17,8 +18,9 @@ use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::merge::merge;
 use crate::mesh::coordinator::Coordinator;
-use crate::mesh::coordinator::forward::{Obstacle, TriedNodes};
+use crate::mesh::coordinator::forward::TriedNodes;
 use crate::mesh::{Client, Mesh, Operation, Pending, Then, Turn};
+use crate::mutant::Mutant;
 use crate::op::Op;
 use crate::record::{METADATA_MAX, Record};
 use crate::request::{Reply, Write};
@@ -26,9 +28,10 @@ use ack_tracker::AckTracker;
 pub(in crate::mesh) use apply::stamp_after;
 use apply::{Applied, NotApplied, Stamped};
 use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX, REQUEST_BYTES_MAX};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Code, Instant, NodeId};
 use bytes::Bytes;
+use collections::FoundElements;
 pub(in crate::mesh) use route::Route;
 use std::sync::Arc;
 
@@ -36,28 +39,30 @@ use std::sync::Arc;
 pub(in crate::mesh) struct WriteOp {
     client: Client,
     write: Arc<Write>,
-    /// How it began, if it began at another node.
+    /// How the write began, if it began at another node.
     origin: Option<WriteOrigin>,
     route: Arc<Route>,
     stage: WriteStage,
-    /// What the others are sent.
+    /// The record that the other replicas are sent.
     record: Bytes,
-    /// What they are sent before it, to remember the request.
+    /// The record that they are sent before it, to remember the request.
     attempts: Option<(Key, Bytes)>,
-    /// What the client is told.
+    /// The record in the client's reply.
     result: Option<Box<Record>>,
     tracker: AckTracker,
-    /// Other regions that have it, when they are waited for.
+    /// Other regions that have the write, if the client waits for regions.
     reached: Vec<RegionId>,
     superseded: Option<Stamp>,
-    /// It has its second stamp.
+    /// The write has its second stamp.
     restamped: bool,
     answered: bool,
+    /// The elements that the write names, as a majority has them.
+    found: Option<Box<FoundElements>>,
 }
 
 #[derive(Debug)]
 enum WriteStage {
-    /// What others have must be known first: a retry cannot be judged alone. The write gets the stamp of
+    /// The records of others must be known first: a retry cannot be judged alone. The write gets the stamp of
     /// the moment in which it began to ask, so that it does not pass what came after another attempt at it.
     Gathering {
         heard: Vec<NodeId>,
@@ -68,8 +73,30 @@ enum WriteStage {
     AwaitingAcks,
 }
 
+impl WriteOp {
+    /// A write that is durable nowhere yet.
+    fn new(client: Client, write: Arc<Write>, origin: Option<WriteOrigin>, route: Arc<Route>) -> WriteOp {
+        WriteOp {
+            client,
+            write,
+            origin,
+            route,
+            stage: WriteStage::Waiting,
+            record: Bytes::new(),
+            attempts: None,
+            result: None,
+            tracker: AckTracker::default(),
+            reached: Vec::new(),
+            superseded: None,
+            restamped: false,
+            answered: false,
+            found: None,
+        }
+    }
+}
+
 impl Coordinator {
-    /// The client of an operation was told that its time is over, or is about to be.
+    /// Whether the deadline has passed: the client was told so, or is about to be.
     fn is_past_deadline(&self, t: &Turn<'_>, id: OpId) -> bool {
         let over = self.operations.get(&id).is_some_and(|pending| pending.deadline <= t.now.at);
         over && !planted(Mutant::RestampedAfterDeadline)
@@ -108,7 +135,7 @@ impl Mesh {
             Err(code) => return self.reply(t, client, Reply::Refused(code)),
         };
         if write.is_decided() {
-            return self.start_decided_write(t, client, write, &route, deadline);
+            return self.start_decided_write(t, client, write, origin, &route, deadline);
         }
         if !route.read.contains(&self.membership.me)
             || !self.membership.is_serving()
@@ -117,36 +144,26 @@ impl Mesh {
             return self.pass_on(t, client, write, TriedNodes::default(), deadline);
         }
         if !self.replica.may_begin(t, &write) {
-            return self.pass_on(
-                t,
-                client,
-                write,
-                TriedNodes::by(self.membership.me, Obstacle::FullDisk),
-                deadline,
-            );
+            return self.pass_on_full_disk(t, client, write, deadline);
         }
-        let gathers = write.attributes.request.is_some() || self.replica.unknown_claim(t, &write).is_some();
-        let stage = if gathers { self.replica.begin_gathering(t, origin) } else { WriteStage::Waiting };
-        let writing = WriteOp {
-            client,
-            write,
-            origin,
-            route,
-            stage,
-            record: Bytes::new(),
-            attempts: None,
-            result: None,
-            tracker: AckTracker::default(),
-            reached: Vec::new(),
-            superseded: None,
-            restamped: false,
-            answered: false,
-        };
-        let id = self.coordinator.begin(t, Operation::Write(Box::new(writing)), deadline);
+        if self.is_for_collection(t, &write) {
+            return self.coordinate_collection(t, client, write, origin, route, deadline);
+        }
+        let gathers = write.attributes.once().is_some() || self.replica.unknown_claim(t, &write).is_some();
+        let mut writing = WriteOp::new(client, write, origin, route);
         if gathers {
+            writing.stage = self.replica.begin_gathering(t, origin);
+            let id = self.coordinator.begin(t, Operation::Write(Box::new(writing)), deadline);
             return self.gather(t, id);
         }
-        self.apply_and_replicate(t, id, origin.map_or(Stamped::Now, Stamped::ByOrigin));
+        self.begin_write(t, writing, deadline);
+    }
+
+    /// Begins a write that needs to know nothing of other replicas first, or knows it.
+    fn begin_write(&mut self, t: &mut Turn<'_>, writing: WriteOp, deadline: Instant) {
+        let stamped = writing.origin.map_or(Stamped::Now, Stamped::ByOrigin);
+        let id = self.coordinator.begin(t, Operation::Write(Box::new(writing)), deadline);
+        self.apply_and_replicate(t, id, stamped);
     }
 
     fn check_write(&self, write: &Write) -> Result<Arc<Route>, Code> {
@@ -165,6 +182,9 @@ impl Mesh {
         if write.w.is_some_and(|w| w == 0 || usize::from(w) > route.read.len()) || route.read.is_empty() {
             return Err(Code::BadQuorum);
         }
+        if write.kind.collection().is_some() || matches!(write.op, Op::Elements(_)) {
+            collections::check(write)?;
+        }
         self.coordinator.check_handler(write)?;
         Ok(route)
     }
@@ -173,7 +193,9 @@ impl Mesh {
     fn apply_and_replicate(&mut self, t: &mut Turn<'_>, id: OpId, stamped: Stamped) {
         let Some(writing) = self.coordinator.write_op(id) else { return };
         let (write, client) = (writing.write.clone(), writing.client);
-        let Applied { sent, attempts, record: result, outcome, seq } = match self.apply(t, &write, stamped) {
+        let found = writing.found.take();
+        let applied = self.apply(t, &write, stamped, found.as_deref());
+        let Applied { sent, attempts, record: result, outcome, seq } = match applied {
             Ok(applied) => applied,
             Err(NotApplied::KeyDecided) => return self.decide_write(t, id),
             Err(NotApplied::Refused(code)) => {
@@ -317,7 +339,7 @@ impl Mesh {
         }
     }
 
-    /// What the client is told, once.
+    /// Sends the client its reply, once.
     fn answer_write(&mut self, t: &mut Turn<'_>, id: OpId, reply: Reply) {
         let Some(writing) = self.coordinator.write_op(id) else { return };
         writing.answered = true;
@@ -433,16 +455,16 @@ impl Mesh {
     }
 }
 
-/// What a write asks of a replica that it must know more of first.
+/// The question to a replica of which the write must know more first.
 fn fetch(id: OpId, write: &Write) -> Frame {
     let key = write.key.clone();
-    match write.attributes.request.filter(|_| !write.is_decided()) {
+    match write.attributes.once().filter(|_| !write.is_decided()) {
         Some(request) => Frame::FetchFor { id, key, request },
         None => Frame::Fetch { id, key },
     }
 }
 
-/// What several replicas have, as one.
+/// The records of several replicas as one.
 pub(in crate::mesh) fn join(records: impl Iterator<Item = Record>) -> Option<Record> {
     records.reduce(|left, right| merge(&left, &right).record)
 }

@@ -8,9 +8,10 @@ use crate::frame::{Frame, StampVector};
 use crate::hlc::Stamp;
 use crate::mesh::membership::Membership;
 use crate::mesh::{Mesh, MeshEvent, Turn};
+use crate::mutant::Mutant;
 use crate::watermarks::Watermarks;
 use base::NodeId;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use std::collections::BTreeMap;
 
 /// So many nodes of the region must have vouched for a stamp that is far ahead.
@@ -19,32 +20,32 @@ const NEEDED: usize = 2;
 /// The latest stamp far ahead that each node of this region has vouched for.
 #[derive(Debug, Default)]
 pub(in crate::mesh) struct FarStamps {
-    told: BTreeMap<NodeId, Stamp>,
+    latest_by_node: BTreeMap<NodeId, Stamp>,
 }
 
 impl FarStamps {
-    fn tell(&mut self, from: NodeId, stamp: Stamp) {
-        let told = self.told.entry(from).or_default();
-        *told = stamp.max(*told);
+    fn record(&mut self, from: NodeId, stamp: Stamp) {
+        let latest = self.latest_by_node.entry(from).or_default();
+        *latest = stamp.max(*latest);
     }
 
     /// How many nodes have vouched for a stamp at least as late.
     fn count(&self, stamp: Stamp) -> usize {
-        self.told.values().filter(|told| **told >= stamp).count()
+        self.latest_by_node.values().filter(|latest| **latest >= stamp).count()
     }
 }
 
 impl Membership {
-    /// How late a stamp of this peer may be, now that it has told one that is far ahead.
+    /// How late a stamp of this peer may be, now that it has sent one that is far ahead.
     fn confirmed_bound(&mut self, from: NodeId, stamp: Stamp, bound: Stamp) -> Stamp {
         if self.topology.member(from).is_none() {
             return bound;
         }
-        self.far_stamps.tell(from, stamp);
+        self.far_stamps.record(from, stamp);
         let n_others = self.topology.members().len().saturating_sub(1);
         let needed = if self.has_nothing_yet() { n_others.clamp(1, NEEDED) } else { NEEDED };
-        let told = self.far_stamps.told.values().copied();
-        let confirmed = told.filter(|told| self.far_stamps.count(*told) >= needed).max();
+        let latest = self.far_stamps.latest_by_node.values().copied();
+        let confirmed = latest.filter(|latest| self.far_stamps.count(*latest) >= needed).max();
         confirmed.map_or(bound, |confirmed| confirmed.max(bound))
     }
 

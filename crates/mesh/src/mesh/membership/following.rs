@@ -7,10 +7,12 @@ use crate::mesh::membership::{HELLO_INTERVAL, Readiness};
 use crate::mesh::repair::hints::Hints;
 use crate::mesh::{Mesh, MeshEvent, Then, Turn};
 use crate::moves::MoveReport;
+use crate::mutant::Mutant;
+use crate::record::Record;
 use crate::rows;
 use crate::topology::Topology;
 use base::NodeId;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use bytes::Bytes;
 
 impl Mesh {
@@ -69,6 +71,10 @@ impl Mesh {
             // What is left of an earlier time must not pass for what the move brings.
             let new: Vec<Shard> =
                 self.membership.all_shards().filter(|shard| self.membership.is_newcomer(*shard)).collect();
+            // This node does not know what the other replicas deleted before.
+            if !new.is_empty() {
+                self.replica.note_purged(self.replica.clock.last());
+            }
             for shard in new {
                 self.wipe(t, shard, usize::MAX);
             }
@@ -80,11 +86,12 @@ impl Mesh {
         self.plan_exchanges(begins, lost);
         self.reroute_writes(t);
         self.reroute_reads(t);
+        self.reroute_collections(t);
         self.reroute_proposals(t);
         self.report_epoch(t);
     }
 
-    /// Others rely on it that a node which reports an epoch never again follows an older one, crash or not.
+    /// Reports the epoch once it is durable: other nodes rely on it that this one never follows an older epoch again, even after a crash.
     pub(in crate::mesh) fn report_epoch(&mut self, t: &mut Turn<'_>) {
         let report = MoveReport::At(self.membership.topology.epoch);
         if planted(Mutant::TopologyNotDurable) {
@@ -93,11 +100,12 @@ impl Mesh {
         self.after(t, self.replica.storage.horizon(), Then::MoveReport(report));
     }
 
-    /// It has nothing to keep, to compare or to report.
+    /// An unenrolled node keeps, compares and reports nothing: only its routes change.
     fn follow_unenrolled(&mut self, t: &mut Turn<'_>, topology: Topology) {
         self.membership.topology = topology;
         self.membership.routes = Routes::of(&self.membership.topology);
         self.reroute_reads(t);
+        self.reroute_collections(t);
         self.reroute_proposals(t);
     }
 
@@ -121,9 +129,15 @@ impl Mesh {
         });
         for key in &keys {
             let local = self.replica.load(t, key);
+            let is_collection = local.record.as_ref().is_some_and(Record::is_collection);
+            if is_collection && !self.replica.remove_rows(t, key, most) {
+                // The header goes with the last of its rows.
+                return keys.len();
+            }
             self.remove(t, key, shard, &local);
         }
         self.forget_undecided(t, shard);
+        self.end_exchanges(t, shard);
         self.replica.shards.forget(shard);
         self.replica.storage.put_row(rows::mark(shard.partition, shard.copies), None);
         keys.len()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// The replicas of every partition under one topology, computed once.
 #[derive(Debug, Default)]
-pub(in crate::mesh) struct Routes {
+pub(crate) struct Routes {
     /// For each number of copies in use, by partition.
     by_copies: Vec<(u8, Vec<Arc<Route>>)>,
     no_replicas: Arc<Route>,

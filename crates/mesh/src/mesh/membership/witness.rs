@@ -3,10 +3,11 @@
 //! fewer than two others. The agreed topology comes as a document and is followed at any epoch. An epoch far behind the
 //! known one shows that the known one was forged, and is judged in the same way, so that a region recovers when the lies end.
 
+use crate::mutant::Mutant;
 use crate::topology::{Epoch, Topology};
 use base::NodeId;
 use base::limits::MEMBERS_MAX;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use std::collections::BTreeMap;
 
 /// How far ahead an epoch may be that one node alone says.
@@ -77,7 +78,7 @@ mod tests {
         assert!(tell(3, &far), "both others follow it");
         assert!(!tell(2, &far), "what was said before counts no more");
         assert!(witnesses.confirm(NodeId(2), &topology(u64::MAX, 2), Some(&topology(3, 2))), "of two");
-        plant(Some(Mutant::TopologyOfOne));
+        plant(Some(Mutant::TopologyOfOne.into()));
         let taken = TopologyWitnesses::default().confirm(NodeId(2), &far, Some(&known));
         plant(None);
         assert!(taken, "the planted bug takes the word of one");

@@ -8,10 +8,11 @@ use crate::key::Key;
 use crate::log::LogEntry;
 use crate::mesh::coordinator::writes::Route;
 use crate::mesh::{Mesh, MeshEvent, Operation, Then, Turn};
+use crate::mutant::Mutant;
 use crate::record::Record;
 use base::NodeId;
 use base::limits::{MESH_OPERATIONS_MAX, MESH_OVERLAY_BYTES_MAX};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -69,7 +70,7 @@ impl Mesh {
             }
             if node == self.membership.me {
                 let (outcome, seq) = self.replica.absorb(t, &key, shard, record, StoreReason::Repair);
-                let outcome = self.membership.outcome_told(outcome);
+                let outcome = self.membership.reported_outcome(outcome);
                 self.after(t, seq, Then::Stored(id, outcome));
             } else if self.membership.peers.may_ask(node, t.now.at) {
                 let store =

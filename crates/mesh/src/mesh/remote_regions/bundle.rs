@@ -36,7 +36,8 @@ impl Bundle {
         }
         let joined = self.joined.take().or_else(|| Record::decode(self.first.record.clone()));
         let (Some(mine), Some(theirs)) = (joined, Record::decode(entry.record.clone())) else { return false };
-        let fits = !mine.kind.is_last_write_wins() && (mine.kind, mine.era) == (theirs.kind, theirs.era);
+        let is_mergeable = !mine.kind.is_last_write_wins() && !mine.is_collection();
+        let fits = is_mergeable && (mine.kind, mine.era) == (theirs.kind, theirs.era);
         let together = if fits { merge(&mine, &theirs).record } else { mine };
         self.joined = Some(together);
         if fits {

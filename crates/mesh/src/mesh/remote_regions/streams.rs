@@ -12,10 +12,11 @@ use crate::mesh::remote_regions::RemoteRegion;
 use crate::mesh::remote_regions::RemoteRegions;
 use crate::mesh::remote_regions::bundle::{Bundle, bundles};
 use crate::mesh::{Mesh, Operation, Then, Turn};
+use crate::mutant::Mutant;
 use crate::record::Record;
 use crate::rows::{self, Rows};
 use crate::stream::{RegionStream, WINDOW_BYTES, WINDOW_ENTRIES};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Instant, NodeId};
 use bytes::Bytes;
 use std::time::Duration;
@@ -38,7 +39,7 @@ pub(in crate::mesh) struct RegionSendOp {
     to: NodeId,
 }
 
-/// What a write has made of a record, for the log.
+/// The change that a write has made to a record, for the log.
 pub(in crate::mesh) struct LoggedChange<'a> {
     pub key: &'a Key,
     pub before: Option<&'a Record>,
@@ -141,7 +142,7 @@ impl Mesh {
         self.send_entries(t, region, leaving);
     }
 
-    /// What cannot be sent now is tried again a little later.
+    /// Sends entries; those that cannot be sent now are tried again a little later.
     fn send_entries(&mut self, t: &mut Turn<'_>, region: RegionId, entries: Vec<(LogEntry, Bytes)>) {
         for Bundle { seqs, bytes, first, .. } in bundles(entries) {
             match self.remote.replica_in(&mut self.membership.peers, t.now.at, region, &first.key) {
@@ -283,7 +284,7 @@ impl Mesh {
     /// Compares shards of this node with another region, one after the other, always.
     fn compare_with_region(&mut self, t: &mut Turn<'_>, region: RegionId) {
         let now = t.now.at;
-        let is_due = |other: &RemoteRegion| other.exchanges < EXCHANGES_MAX && now >= other.round_at;
+        let is_due = |other: &RemoteRegion| other.exchanges.len() < EXCHANGES_MAX && now >= other.round_at;
         let due = self.remote.others.get(&region).is_some_and(is_due);
         if !due || self.replica.floor == Stamp::ZERO || planted(Mutant::RegionsNotCompared) {
             return;

@@ -11,15 +11,18 @@ use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::mesh::coordinator::Coordinator;
 use crate::mesh::repair::Repair;
+use crate::mesh::repair::walk::WalkClient;
+use crate::mesh::replica::shards::AnsweredCompare;
 use crate::mesh::{Mesh, MeshEvent, Operation, Then, Turn};
 use crate::moves::{MoveReport, blocking};
+use crate::mutant::Mutant;
 use crate::record::Record;
 use crate::ring::Partition;
 use crate::rows;
 use crate::topology::{Epoch, MovePhase};
 use crate::tree::{Buckets, digest};
 use crate::watermarks::Watermarks;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Instant, NodeId};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +30,7 @@ use std::time::Duration;
 
 /// Exchanges that a node has begun at a time: most find two equal roots, and go together in few frames.
 const UNDER_WAY_MAX: usize = 16;
-/// Of these, walks that bring records; while there are so many, none is begun.
+/// The most exchanges that walk and bring records; while there are so many, none is begun.
 const WALKS_MAX: usize = 4;
 /// Entries of the plan that one tick looks at.
 const LOOKS_PER_TICK: usize = 256;
@@ -45,7 +48,7 @@ const WIPE_ROWS: usize = 500;
 pub(in crate::mesh) struct Exchanges {
     plan: Vec<PlannedExchange>,
     cursor: usize,
-    under_way: usize,
+    under_way: UnderWay,
     walks: usize,
     floor_at: Instant,
     /// From whom everything of a shard was taken since the last move began.
@@ -56,6 +59,9 @@ pub(in crate::mesh) struct Exchanges {
     lost: Vec<Shard>,
     purge_cursor: u8,
 }
+
+/// The exchanges under way: each shard has one with each peer at a time.
+pub(in crate::mesh) type UnderWay = BTreeSet<(Shard, NodeId)>;
 
 #[derive(Clone, Debug)]
 struct PlannedExchange {
@@ -83,15 +89,15 @@ pub(in crate::mesh) struct LeavesReply {
 pub(in crate::mesh) struct ExchangeOp {
     shard: Shard,
     peer: NodeId,
-    /// The peer's, if it is not this one.
+    /// The peer's region, if it is another one.
     region: Option<RegionId>,
-    /// What each side vouched for when the trees were compared.
+    /// The stamps that each side vouched for when the trees were compared.
     known: StampVector,
     marks: Watermarks,
     their_known: StampVector,
     their_marks: Watermarks,
     buckets: Option<Buckets>,
-    /// Everything up to here is done.
+    /// The last key that was compared.
     cursor: Option<Key>,
     /// How far the page reaches that is being answered; none to the end.
     page_upto: Option<Key>,
@@ -109,14 +115,14 @@ impl Exchanges {
 }
 
 impl ExchangeOp {
-    /// Counts against the budget of walks; those abroad have their own.
+    /// Counts against the budget of walks; those with remote regions have their own.
     fn walks(&self) -> bool {
         self.region.is_none() && self.buckets.is_some()
     }
 }
 
 impl Repair {
-    /// What was taken before the node was found to lack something does not count.
+    /// Forgets the sources: records that were taken before the node was found to lack some do not count.
     pub(in crate::mesh) fn forget_sources(&mut self) {
         self.exchanges.sources.clear();
         self.exchanges.compared.clear();
@@ -125,6 +131,11 @@ impl Repair {
 }
 
 impl Coordinator {
+    fn exchanges_of(&self, shard: Shard) -> impl Iterator<Item = OpId> {
+        let is_of = move |operation: &Operation| matches!(operation, Operation::Exchange(exchanging) if exchanging.shard == shard);
+        self.operations.iter().filter(move |(_, pending)| is_of(&pending.operation)).map(|(id, _)| *id)
+    }
+
     fn exchange_op(&mut self, from: NodeId, id: OpId) -> Option<&mut ExchangeOp> {
         match self.operations.get_mut(&id).map(|pending| &mut pending.operation) {
             Some(Operation::Exchange(exchanging)) if exchanging.peer == from => Some(exchanging),
@@ -168,6 +179,7 @@ impl Mesh {
             self.repair.exchanges.floor_at = t.now.at.after(self.params.round_every);
             self.write_identity(t, self.replica.dots.bound());
             self.report_sources(t);
+            self.probe_for_collections_support(t);
         }
         if let Some(shard) = self.repair.exchanges.lost.last().copied()
             && (self.membership.keeps(shard) || self.wipe(t, shard, WIPE_ROWS) == 0)
@@ -180,13 +192,16 @@ impl Mesh {
     /// Begins those that are due, as far as the budget goes.
     fn begin_exchanges(&mut self, t: &mut Turn<'_>) {
         for _ in 0..LOOKS_PER_TICK.min(self.repair.exchanges.plan.len()) {
-            if self.repair.exchanges.under_way >= UNDER_WAY_MAX || self.repair.exchanges.walks >= WALKS_MAX {
+            if self.repair.exchanges.under_way.len() >= UNDER_WAY_MAX
+                || self.repair.exchanges.walks >= WALKS_MAX
+            {
                 return;
             }
             let nth = self.repair.exchanges.cursor % self.repair.exchanges.plan.len();
             self.repair.exchanges.cursor = nth + 1;
             let PlannedExchange { shard, peer, due } = self.repair.exchanges.plan[nth].clone();
-            let ready = due <= t.now.at && self.replica.shards.is_built(shard.partition);
+            let is_under_way = self.repair.exchanges.under_way.contains(&(shard, peer));
+            let ready = due <= t.now.at && !is_under_way && self.replica.shards.is_built(shard.partition);
             if ready && self.replica.floor > Stamp::ZERO && self.membership.peers.may_ask(peer, t.now.at) {
                 self.repair.exchanges.plan[nth].due = t.now.at.after(self.params.round_every);
                 self.start_exchange(t, shard, peer);
@@ -195,10 +210,13 @@ impl Mesh {
     }
 
     pub(in crate::mesh) fn start_exchange(&mut self, t: &mut Turn<'_>, shard: Shard, peer: NodeId) {
+        let region = self.remote.region_of(peer);
+        if !self.under_way(region).is_some_and(|under_way| under_way.insert((shard, peer))) {
+            return;
+        }
         let known = self.vouched(shard, peer);
         let state = self.replica.shards.state(shard);
         let (root, marks) = (state.tree.root(), state.marks.clone());
-        let region = self.remote.region_of(peer);
         let exchanging = ExchangeOp {
             shard,
             peer,
@@ -214,31 +232,36 @@ impl Mesh {
             outstanding: 0,
             records: 0,
         };
-        self.count_exchange(region, 1);
         let deadline = t.now.at.after(self.params.timeout);
         let id = self.coordinator.begin(t, Operation::Exchange(Box::new(exchanging)), deadline);
         self.send(t, peer, Frame::Compare { id, shard, root, known });
     }
 
-    /// What this node vouches for towards a peer; another region is told of marks only.
+    /// The stamps that this node vouches for towards a peer; another region gets marks only.
     fn vouched(&self, shard: Shard, peer: NodeId) -> StampVector {
         if self.remote.region_of(peer).is_some() { Vec::new() } else { self.known(shard) }
     }
 
     fn end_count(&mut self, exchanging: &ExchangeOp) {
-        self.count_exchange(exchanging.region, -1);
+        let ended = (exchanging.shard, exchanging.peer);
+        if let Some(under_way) = self.under_way(exchanging.region) {
+            under_way.remove(&ended);
+        }
         self.repair.exchanges.walks -= usize::from(exchanging.walks());
     }
 
-    /// Counts what is under way with each region, this one or another; one that was evicted meanwhile has no count.
-    fn count_exchange(&mut self, region: Option<RegionId>, change: isize) {
-        let count = match region {
+    /// The exchanges under way with a region, this one or another; none if the region was evicted.
+    fn under_way(&mut self, region: Option<RegionId>) -> Option<&mut UnderWay> {
+        match region {
             Some(region) => self.remote.others.get_mut(&region).map(|other| &mut other.exchanges),
             None => Some(&mut self.repair.exchanges.under_way),
-        };
-        if let Some(count) = count {
-            *count = count.saturating_add_signed(change);
         }
+    }
+
+    /// Ends the exchanges of a shard without a result: the records that they brought are no longer here.
+    pub(in crate::mesh) fn end_exchanges(&mut self, t: &mut Turn<'_>, shard: Shard) {
+        let ended: Vec<OpId> = self.coordinator.exchanges_of(shard).collect();
+        ended.into_iter().for_each(|id| self.expire(t, id));
     }
 
     pub(in crate::mesh) fn step_compare(
@@ -255,6 +278,7 @@ impl Mesh {
         }
         let (known, is_near) = (self.vouched(shard, from), self.remote.region_of(from).is_none());
         let state = self.replica.shards.state(shard);
+        state.answered.insert(from, AnsweredCompare { id, known: request.known.clone() });
         if is_near {
             state.told.insert(from, request.known);
         }
@@ -353,7 +377,8 @@ impl Mesh {
     }
 
     pub(in crate::mesh) fn step_page(&mut self, t: &mut Turn<'_>, from: NodeId, page: ExchangePage) {
-        if !self.membership.keeps(page.shard) || page.entries.len() > PAGE_KEYS {
+        let is_answered = self.replica.shards.answers(page.shard, from, page.id);
+        if !self.membership.keeps(page.shard) || !is_answered || page.entries.len() > PAGE_KEYS {
             return self.send(t, from, Frame::Declined { id: page.id });
         }
         let marks = self.replica.shards.marks(page.shard);
@@ -405,6 +430,7 @@ impl Mesh {
     fn forget(&mut self, t: &mut Turn<'_>, key: &Key, shard: Shard, marks: &Watermarks) {
         let local = self.replica.load(t, key);
         if local.record.as_ref().is_some_and(|record| marks.cover(record)) {
+            self.replica.note_gone(t, key, shard, &local);
             self.remove(t, key, shard, &local);
         }
     }
@@ -420,12 +446,17 @@ impl Mesh {
         exchanging.cursor = answer.upto.or(exchanging.page_upto.take());
         exchanging.records += answer.records.len() + answer.wanted.len();
         let mut has_space = true;
+        let mut headers = Vec::new();
         for (key, bytes) in answer.records {
             let len = bytes.len();
             if let Some(record) =
                 Record::decode(bytes).filter(|_| self.membership.shard_of(&key) == Some(shard))
             {
-                if self.replica.may_take(t, &key, &record, len) {
+                if record.collection_header().is_some() {
+                    if !planted(Mutant::HeaderNotCompared) {
+                        headers.push(key);
+                    }
+                } else if self.replica.may_take(t, &key, &record, len) {
                     self.replica.absorb(t, &key, shard, &record, StoreReason::Repair);
                 } else {
                     has_space = false;
@@ -450,9 +481,12 @@ impl Mesh {
         }
         self.extend_deadline(t, id);
         let Some(exchanging) = self.coordinator.exchange_op(from, id) else { return };
-        exchanging.outstanding = outstanding;
-        if outstanding == 0 {
-            self.after(t, self.replica.storage.horizon(), Then::Exchanged(id));
+        exchanging.outstanding = outstanding + headers.len();
+        if exchanging.outstanding == 0 {
+            return self.after(t, self.replica.storage.horizon(), Then::Exchanged(id));
+        }
+        for key in headers {
+            self.start_walk(t, WalkClient::Exchange(id), from, &key, shard);
         }
     }
 
@@ -461,6 +495,11 @@ impl Mesh {
         else {
             return;
         };
+        self.exchange_part_done(t, id);
+    }
+
+    /// One of the records of a page is durable on both sides.
+    pub(in crate::mesh) fn exchange_part_done(&mut self, t: &mut Turn<'_>, id: OpId) {
         let Some(Operation::Exchange(exchanging)) =
             self.coordinator.operations.get_mut(&id).map(|pending| &mut pending.operation)
         else {
@@ -522,15 +561,26 @@ impl Mesh {
         if !self.membership.keeps(shard) {
             return;
         }
-        if let Some(region) = self.remote.region_of(from) {
-            return self.after(
-                t,
-                self.replica.storage.horizon(),
-                Then::SyncedWithRegion(region, shard, marks),
-            );
+        self.after(t, self.replica.storage.horizon(), Then::Synced(from, shard, known, marks));
+    }
+
+    /// The records that a peer vouched for when it began an exchange are durable here as well, if all of that exchange came to what is here
+    /// now: not if this node lost its disk meanwhile, or removed the shard.
+    pub(in crate::mesh) fn record_synced_by(
+        &mut self,
+        from: NodeId,
+        shard: Shard,
+        known: StampVector,
+        marks: &Watermarks,
+    ) {
+        if !self.replica.shards.end_answered(shard, from, &known) {
+            return;
         }
-        self.replica.shards.state(shard).told.insert(from, known.clone());
-        self.after(t, self.replica.storage.horizon(), Then::Synced(shard, known, marks));
+        if let Some(region) = self.remote.region_of(from) {
+            return self.record_region_synced(region, shard, marks);
+        }
+        self.record_synced(shard, &known, marks);
+        self.replica.shards.state(shard).told.insert(from, known);
     }
 
     pub(in crate::mesh) fn expire_exchange(&mut self, t: &mut Turn<'_>, exchanging: ExchangeOp) {
@@ -554,14 +604,27 @@ impl Mesh {
         lacks && !self.is_filled(shard)
     }
 
-    fn extend_deadline(&mut self, t: &Turn<'_>, id: OpId) {
+    /// A peer takes in a collection that this node has given it: that takes as long as there are differences.
+    pub(in crate::mesh) fn extend_given(&mut self, t: &Turn<'_>, store: OpId) {
+        match self.coordinator.operations.get(&store).map(|pending| &pending.operation) {
+            Some(Operation::GiveRecord(exchange)) => {
+                let exchange = *exchange;
+                self.extend_deadline(t, store);
+                self.extend_deadline(t, exchange);
+            }
+            Some(Operation::Hint(_)) => self.extend_deadline(t, store),
+            _ => {}
+        }
+    }
+
+    pub(in crate::mesh) fn extend_deadline(&mut self, t: &Turn<'_>, id: OpId) {
         if let Some(pending) = self.coordinator.operations.get_mut(&id) {
             pending.deadline = t.now.at.after(self.params.timeout);
             self.coordinator.timers.set(pending.deadline, id);
         }
     }
 
-    /// Told again and again until it is known.
+    /// Reports what this node has, again until the plan shows it.
     fn report_sources(&mut self, t: &mut Turn<'_>) {
         self.report_epoch(t);
         let mut all = true;
@@ -571,6 +634,10 @@ impl Mesh {
             all &= !route.read.contains(&self.membership.me)
                 || route.read == [self.membership.me]
                 || self.is_filled(shard);
+        }
+        if all && (self.membership.readiness.is_wiped() || self.membership.is_stale()) {
+            // This node has never seen what the other replicas deleted before.
+            self.replica.note_purged(self.replica.clock.last());
         }
         if all {
             self.membership.readiness.caught_up();

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Hints that are replayed to one replica at a time.
 const WINDOW: usize = 64;
-/// A replica that did not take a hint is given the next after so long: it may be without room for hours.
+/// A replica that did not take a hint is given the next after so long: it may be without disk space for hours.
 const RESUME_AFTER: Duration = Duration::from_millis(500);
 
 /// A hint that is being replayed.
@@ -26,7 +26,7 @@ pub(in crate::mesh) struct HintOp {
     target: NodeId,
     key: Key,
     record: Bytes,
-    /// What the row held.
+    /// The bytes of the row.
     kept: Bytes,
 }
 
@@ -41,12 +41,12 @@ struct HintTarget {
     waiting: bool,
     added: usize,
     in_flight: usize,
-    /// It could not take what it was given; it is given more then.
+    /// When the replica gets the next hint, after it could not take one.
     resume_at: Instant,
 }
 
 impl Hints {
-    /// For whom there may be hints.
+    /// Nodes for which there may be hints.
     pub fn waiting(&self) -> impl Iterator<Item = NodeId> {
         self.targets.iter().filter(|(_, target)| target.waiting).map(|(node, _)| *node)
     }
@@ -155,7 +155,7 @@ impl Mesh {
         }
     }
 
-    /// What has changed meanwhile is replayed again.
+    /// A hint that has changed meanwhile is replayed again.
     pub(in crate::mesh) fn hint_stored(&mut self, t: &Turn<'_>, id: OpId) {
         let Some(Operation::Hint(hint_op)) = self.coordinator.finish(id).map(|pending| pending.operation)
         else {
@@ -175,7 +175,7 @@ impl Mesh {
         self.repair.replay_done(hint_op.target);
     }
 
-    /// It is there, and cannot take it now.
+    /// The replica answers, and cannot take the hint now.
     pub(in crate::mesh) fn decline_hint(&mut self, t: &mut Turn<'_>, id: OpId) {
         if let Some(Operation::Hint(hint_op)) = self.coordinator.finish(id).map(|pending| pending.operation) {
             self.repair.replay_done(hint_op.target).resume_at = t.now.at.after(RESUME_AFTER);

@@ -3,19 +3,21 @@
 //! tombstone below all watermarks of all regions is removed. A record below the watermarks of its writers that is missing
 //! here was deleted everywhere, even if some node still sends it. See docs/adr/0022 and 0019.
 
-use crate::actor::{Actor, RegionId};
-use crate::frame::{Shard, StampVector};
+use crate::actor::RegionId;
+use crate::frame::{Shard, StampVector, Writer};
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::mesh::replica::Replica;
 use crate::mesh::replica::records::due;
 use crate::mesh::{Mesh, MeshEvent, Turn};
 use crate::moves::majority;
+use crate::mutant::Mutant;
+use crate::record::Record;
 use crate::ring::Partition;
 use crate::rows;
 use crate::watermarks::Watermarks;
 use base::NodeId;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -25,11 +27,6 @@ const PARTITIONS_PER_TICK: usize = 8;
 const CONFLICTS_KEEP: Duration = Duration::from_secs(7 * 86_400);
 /// Rows that one look removes.
 const ROWS_PER_LOOK: usize = 100;
-
-/// Stands for everything that a region wrote among what a replica knows.
-fn region_actor(region: RegionId) -> Actor {
-    Actor { region, node: NodeId(0), incarnation: 0 }
-}
 
 impl Replica {
     /// Conflicts are for people to inspect, and are dropped after a week.
@@ -62,13 +59,13 @@ impl Mesh {
     ) {
         let here = self.params.actor.region;
         let told = marks.iter().filter(|(region, _)| *region != here);
-        self.replica.learn(shard, told.map(|(region, stamp)| (region_actor(region), stamp)));
+        self.replica.learn(shard, told.map(|(region, stamp)| (Writer::Region(region), stamp)));
         self.replica.shards.state(shard).region_marks.entry(region).or_default().join(marks);
         self.update_marks(shard);
         self.close_gap(region);
     }
 
-    /// How far every replica here is known to have everything, of this region and of the others.
+    /// Raises the marks: up to which stamp every replica of this region has all writes, of each region.
     fn update_marks(&mut self, shard: Shard) {
         if self.membership.topology.is_moving() {
             return;
@@ -89,25 +86,25 @@ impl Mesh {
         let told = &self.replica.shards.state(shard).told;
         let said = |node: &NodeId| if *node == self.membership.me { Some(&mine) } else { told.get(node) };
         let Some(said) = list.iter().map(said).collect::<Option<Vec<_>>>() else { return };
-        // What all replicas vouch for about each actor, each in its present incarnation.
-        let word = |actor: Actor| {
-            let word =
-                |known: &&StampVector| known.iter().find(|(other, _)| *other == actor).map(|entry| entry.1);
-            said.iter().map(|known| word(known).unwrap_or_default()).min().unwrap_or_default()
+        // What all replicas vouch for about each writer, nodes in their present incarnations.
+        let vouched = |writer: Writer| {
+            let latest =
+                |known: &&StampVector| known.iter().find(|(other, _)| *other == writer).map(|entry| entry.1);
+            said.iter().map(|known| latest(known).unwrap_or_default()).min().unwrap_or_default()
         };
-        let actors = said.iter().filter_map(|known| known.first()).map(|(actor, _)| *actor);
-        let ours = actors.map(word).min().unwrap_or_default();
-        let others = self.remote.regions().map(|region| (region, word(region_actor(region))));
+        let replicas = said.iter().filter_map(|known| known.first()).map(|(writer, _)| *writer);
+        let ours = replicas.map(vouched).min().unwrap_or_default();
+        let others = self.remote.regions().map(|region| (region, vouched(Writer::Region(region))));
         let marks: Vec<(RegionId, Stamp)> = others.chain([(here, ours)]).collect();
         self.replica.raise_marks(shard, marks.into_iter());
     }
 
     /// Up to here every write is on every replica of every region: it may be forgotten.
-    fn forgettable(&self, shard: Shard) -> Stamp {
+    fn purge_bound(&self, shard: Shard) -> Stamp {
         let here = self.params.actor.region;
         let regions = || self.remote.regions().chain([here]);
         let mine = self.replica.shards.marks(shard).least(regions());
-        if planted(Mutant::PurgedBeforeAbroad) {
+        if planted(Mutant::PurgedBeforeRemoteRegions) {
             return self.replica.shards.marks(shard).of(here);
         }
         let theirs = self.remote.regions().map(|region| {
@@ -136,7 +133,7 @@ impl Mesh {
 
     fn purge(&mut self, t: &mut Turn<'_>, partition: Partition) -> usize {
         let copies = self.membership.topology.copies_in_use();
-        let bounds = copies.iter().map(|copies| self.forgettable(Shard { partition, copies: *copies }));
+        let bounds = copies.iter().map(|copies| self.purge_bound(Shard { partition, copies: *copies }));
         let upto = bounds.max().unwrap_or_default();
         let (from, to) = rows::due_range(partition, upto);
         let mut found: Vec<(Stamp, Key)> = Vec::new();
@@ -148,7 +145,11 @@ impl Mesh {
         for (stamp, key) in found {
             let Some(shard) = self.membership.shard_of(&key) else { continue };
             let local = self.replica.load(t, &key);
-            if stamp <= self.forgettable(shard) && local.record.as_ref().and_then(due) == Some(stamp) {
+            let record = local.record.as_ref();
+            let is_swept =
+                record.and_then(Record::collection_header).is_none_or(|header| header.sweep.is_none());
+            if is_swept && stamp <= self.purge_bound(shard) && record.and_then(due) == Some(stamp) {
+                self.replica.note_due(&key, shard, &local);
                 self.remove(t, &key, shard, &local);
                 removed += 1;
             }

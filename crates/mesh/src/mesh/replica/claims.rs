@@ -6,10 +6,11 @@
 use crate::context::Context;
 use crate::mesh::replica::Replica;
 use crate::mesh::{MeshEvent, Turn};
+use crate::mutant::Mutant;
 use crate::record::Record;
 use crate::request::Write;
 use base::Code;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 
 impl Replica {
     /// Why a write cannot be carried out, if it claims to have seen what is not here. One that was carried out before is told
@@ -24,7 +25,7 @@ impl Replica {
         self.unknown_in(known.as_ref(), write)
     }
 
-    /// The same, by what is known to be there.
+    /// The same, judged by this record instead of the stored one.
     pub(in crate::mesh) fn unknown_in(&self, known: Option<&Record>, write: &Write) -> Option<Code> {
         if planted(Mutant::ForgedContextJoined) {
             return None;
@@ -35,8 +36,8 @@ impl Replica {
         unknown.peek()?;
         // What another region has written may be on its way.
         let here = self.actor.region;
-        let all_abroad = unknown.all(|actor| actor.region != here);
-        Some(if all_abroad { Code::NotSeenHere } else { Code::UnknownContext })
+        let all_remote = unknown.all(|actor| actor.region != here);
+        Some(if all_remote { Code::NotSeenHere } else { Code::UnknownContext })
     }
 
     /// Leaves out of a record what it claims of this node's own counting and was never counted.
@@ -55,7 +56,7 @@ impl Replica {
         self.clip_claims(&mut record).then_some(record)
     }
 
-    /// The same for a record of a peer, which is told.
+    /// The same for a peer's record; the peer is reported.
     pub(in crate::mesh) fn clip_incoming(&self, t: &mut Turn<'_>, record: &Record) -> Option<Record> {
         let clipped = self.clipped(record)?;
         t.out.events.push(MeshEvent::ForgedClaim { actor: clipped.header.dot.actor });

@@ -6,10 +6,11 @@ use crate::disk_space::{DiskSpace, PendingWrites};
 use crate::key::Key;
 use crate::mesh::replica::Replica;
 use crate::mesh::{MeshEvent, Params, Turn};
+use crate::mutant::Mutant;
 use crate::op::Op;
 use crate::record::Record;
 use crate::request::Write;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use std::time::Duration;
 
 /// The space that a full node must have again before it reports that the disk has space.
@@ -33,7 +34,7 @@ const TOMBSTONE_BYTES: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     Grows,
-    /// Until it is in the store it takes room nevertheless.
+    /// Until it is in the store it takes space nevertheless.
     Shrinks,
 }
 
@@ -49,7 +50,7 @@ pub(super) struct SpaceState {
     flushing: PendingWrites,
     /// What the records came to when the last flushes were cut, the newest last.
     stored_bytes: [u64; FLUSHES_UNTIL_REUSED],
-    /// Something was refused, and there was no room since.
+    /// Something was refused, and there was no space since.
     full: bool,
 }
 
@@ -70,7 +71,7 @@ impl SpaceState {
 impl Replica {
     /// The store has a flush.
     pub(in crate::mesh) fn step_flushed(&mut self, t: &mut Turn<'_>, number: u64) {
-        t.out.spent = self.storage.flushed(number);
+        t.out.flushed_rows = self.storage.flushed(number);
         self.space_state.flushing = PendingWrites::default();
     }
 
@@ -82,7 +83,7 @@ impl Replica {
         }
     }
 
-    /// Something was refused for lack of room, and there was none since.
+    /// Something was refused for lack of space, and there was none since.
     pub(in crate::mesh) fn is_full(&self) -> bool {
         self.space_state.full
     }
@@ -100,17 +101,17 @@ impl Replica {
         self.shards.stored_bytes().unwrap_or(u64::MAX)
     }
 
-    /// What the records need of the store's file, with those that are gone and still lie there.
+    /// The bytes that records need in the store's file, including removed ones whose pages are not free yet.
     fn needed_bytes(&self) -> u64 {
         self.space_state.stored_bytes.into_iter().fold(self.stored_bytes(), u64::max)
     }
 
-    /// Flushes make room by themselves, although there may be nothing to flush.
+    /// Flushes free space by themselves, although there may be nothing to flush.
     pub(in crate::mesh) fn is_settling(&self) -> bool {
         self.space_state.full && self.needed_bytes() > self.stored_bytes()
     }
 
-    /// Where there is no room, what was deleted becomes room by flushes.
+    /// Where there is no space, flushes free what was deleted.
     pub(in crate::mesh) fn flush_every(&self) -> Duration {
         let usual = self.space_state.flush_every;
         if self.space_state.full { usual.min(FULL_FLUSH_EVERY) } else { usual }
@@ -181,16 +182,16 @@ impl Replica {
         self.admit(t, bytes, if shrinks { Effect::Shrinks } else { Effect::Grows })
     }
 
-    /// Whether it may be kept for another node.
+    /// Whether a hint of so many bytes may be kept for another node.
     pub(in crate::mesh) fn may_keep(&mut self, t: &mut Turn<'_>, bytes: usize) -> bool {
         self.admit(t, bytes, Effect::Grows)
     }
 
-    /// Of the record under a key, if it is not deleted; zero if there is none.
+    /// The bytes of the record under a key, if it is not deleted; zero if there is none.
     fn live_bytes(&self, t: &Turn<'_>, key: &Key) -> usize {
         let local = self.load(t, key);
-        let lives = local.record.is_some_and(|record| !record.is_tombstone());
-        local.bytes.filter(|_| lives).map_or(0, |row| row.len())
+        let is_live = local.record.is_some_and(|record| !record.is_tombstone());
+        local.bytes.filter(|_| is_live).map_or(0, |row| row.len())
     }
 
     fn admit(&mut self, t: &mut Turn<'_>, bytes: usize, effect: Effect) -> bool {

@@ -3,9 +3,10 @@
 
 use crate::hlc::Stamp;
 use crate::mesh::{Mesh, Then, Turn};
+use crate::mutant::Mutant;
 use crate::rows;
 use base::codec::{Reader, put_varint};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use bytes::Bytes;
 
 const VERSION: u8 = 1;

@@ -27,7 +27,7 @@ pub(in crate::mesh) struct Promises {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::mesh) struct PromiseState {
     pub promised: Option<Round>,
-    /// It may have promised as much, and has forgotten it.
+    /// The highest round that it may have promised and forgotten.
     forgotten: Option<Round>,
 }
 

@@ -5,17 +5,19 @@
 use crate::actor::RegionId;
 use crate::attempts::{Attempt, attempts_of, without_repeats};
 use crate::conflict::{Conflict, row_key};
+use crate::feed::ChangeKind;
 use crate::frame::{Shard, StoreOutcome, StoreReason};
 use crate::hlc::Stamp;
 use crate::index;
 use crate::key::Key;
 use crate::mesh::replica::Replica;
 use crate::mesh::{MeshEvent, Turn};
+use crate::mutant::Mutant;
 use crate::overlay::Seq;
 use crate::record::Record;
-use crate::resolve::{Loss, Resolution, resolve};
+use crate::resolve::{LostWrite, Resolution, resolve};
 use crate::rows;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -26,7 +28,7 @@ const BALLOT_KEPT: Duration = Duration::from_secs(600);
 /// Keys with requests that were carried out more than once, of which something is still on its way.
 const REPEATED_MAX: usize = 65_536;
 
-/// What is here of a key: its bytes, its record, and the batch with which it is durable.
+/// The record of a key on this node: its bytes, its value, and the batch with which it is durable.
 pub(in crate::mesh) struct LocalRecord {
     pub bytes: Option<Bytes>,
     pub record: Option<Record>,
@@ -37,7 +39,7 @@ pub(in crate::mesh) struct LocalRecord {
 #[derive(Clone, Copy)]
 pub(in crate::mesh) struct IncomingRecord<'a> {
     pub record: &'a Record,
-    /// What it came as, which is what it is kept as.
+    /// The record's bytes as they arrived; they are stored unchanged.
     pub bytes: Option<&'a [u8]>,
 }
 
@@ -66,8 +68,21 @@ impl Replica {
         LocalRecord { bytes, record, seq }
     }
 
-    /// Puts a record in the place of what is there.
+    /// Puts a record in the place of what is there, and tells followers.
     pub(in crate::mesh) fn save(
+        &mut self,
+        key: &Key,
+        shard: Shard,
+        old: &LocalRecord,
+        record: &Record,
+        bytes: Bytes,
+    ) -> Seq {
+        self.feed.changed(ChangeKind::Record, shard, key, &bytes);
+        self.store(key, shard, old, record, bytes)
+    }
+
+    /// Puts a record in the place of what is there.
+    pub(in crate::mesh) fn store(
         &mut self,
         key: &Key,
         shard: Shard,
@@ -97,6 +112,9 @@ impl Replica {
         old: &LocalRecord,
     ) -> bool {
         let had_promise = self.forget_promise(t, key, shard, old);
+        if old.record.as_ref().is_some_and(Record::is_collection) {
+            self.remove_rows(t, key, usize::MAX - 1);
+        }
         self.index_due(key, old.record.as_ref().and_then(due), None);
         self.index(key, old.record.as_ref(), None);
         self.shards.changed(shard, key, old.bytes.as_ref(), None);
@@ -104,7 +122,7 @@ impl Replica {
         had_promise
     }
 
-    /// The record is found under what it is now, and no more under what it was.
+    /// Updates the index: removes the rows of the old record and adds those of the new one.
     fn index(&mut self, key: &Key, old: Option<&Record>, new: Option<&Record>) {
         let is_remembered = key.request().is_some();
         if is_remembered || old.zip(new).is_some_and(|(old, new)| index::stays(old, new)) {
@@ -113,8 +131,13 @@ impl Replica {
         let rows =
             |record: Option<&Record>| record.map_or_else(Default::default, |record| index::rows(key, record));
         for (old, new) in rows(old).into_iter().zip(rows(new)).filter(|(old, new)| old != new) {
-            old.into_iter().for_each(|row| self.storage.put_row(row, None));
-            new.into_iter().for_each(|row| self.storage.put_row(row, Some(Bytes::new())));
+            let moves = |row: &Bytes| new.as_ref().is_none_or(|(new, _)| new != row);
+            if let Some((row, _)) = old.filter(|(row, _)| moves(row)) {
+                self.storage.put_row(row, None);
+            }
+            if let Some((row, value)) = new {
+                self.storage.put_row(row, Some(value));
+            }
         }
     }
 
@@ -147,6 +170,12 @@ impl Replica {
         let is_plain = reason == StoreReason::Write && incoming.ballot().is_none();
         if is_plain && self.is_balloted(key, local.record.as_ref()) && !planted(Mutant::PlainMixedIn) {
             return (StoreOutcome::KeyDecided, Seq(0));
+        }
+        if incoming.is_collection() {
+            return self.absorb_delta(t, key, shard, &local, incoming, reason);
+        }
+        if let Some(mine) = local.record.as_ref().filter(|record| record.is_collection()) {
+            return self.refuse_beside_collection(t, key, &local, mine, incoming, reason);
         }
         let Some(mine) = &local.record else {
             if self.is_purged(shard, incoming) {
@@ -191,7 +220,7 @@ impl Replica {
         }
     }
 
-    /// Takes back what was done more than once for a request.
+    /// Undoes the effect of attempts that repeated a request.
     pub(in crate::mesh) fn undo_repeats(&mut self, t: &Turn<'_>, key: &Key, shard: Shard, request: u64) {
         let Some(remembered) = self.load(t, &key.of_request(request)).record else { return };
         let attempts = attempts_of(&remembered);
@@ -221,7 +250,7 @@ impl Replica {
         &mut self,
         t: &mut Turn<'_>,
         key: &Key,
-        loss: &Loss,
+        loss: &LostWrite,
         source: RegionId,
     ) {
         if planted(Mutant::LoserNotKept) {
@@ -230,6 +259,7 @@ impl Replica {
         let conflict = Conflict::new(key, &loss.winner, &loss.loser, source, t.now.wall_ms);
         let row = conflict.row();
         self.storage.put_row(row.key, row.value);
+        self.feed.noticed(&conflict);
         t.out.events.push(MeshEvent::Conflict(Box::new(conflict)));
     }
 
@@ -273,7 +303,7 @@ impl Replica {
         if was_applied_before(mine, incoming) && !planted(Mutant::RetryRestamped) {
             return false;
         }
-        // It may have come before, by another way, and lost then.
+        // The record may have come before, by another way, and lost then.
         let lost = || self.storage.get(t.rows, &row_key(key, shown, incoming)).0.is_some();
         !mine.context.covers(incoming.header.dot) || lost()
     }
@@ -296,7 +326,7 @@ pub(in crate::mesh) fn due(record: &Record) -> Option<Stamp> {
     record.header.expires_ms.map(|expires_ms| Stamp(Stamp::at_ms(expires_ms).0.max(stamp)))
 }
 
-/// Another attempt at the same request was carried out, and what is here has come after it.
+/// Whether another attempt at the same request was carried out, and the local record is later than it.
 fn was_applied_before(mine: &Record, incoming: &Record) -> bool {
     let stamp = incoming.header.stamp;
     let own = incoming.recent.iter().find(|recent| recent.stamp == stamp);

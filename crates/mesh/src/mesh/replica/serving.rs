@@ -2,15 +2,17 @@
 
 use crate::frame::{Frame, OpId, StoreOutcome, StoreReason};
 use crate::key::Key;
+use crate::mesh::repair::walk::{WalkClient, is_header};
 use crate::mesh::replica::records::IncomingRecord;
 use crate::mesh::replica::storage::Then;
 use crate::mesh::{Mesh, Turn};
+use crate::mutant::Mutant;
 use crate::record::Record;
 use crate::rows;
 use crate::watermarks::Watermarks;
 use base::NodeId;
 use base::limits::MESH_OVERLAY_BYTES_MAX;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use bytes::Bytes;
 
 impl Mesh {
@@ -29,6 +31,9 @@ impl Mesh {
         let (Some(shard), Some(record)) = (shard, Record::decode(record)) else {
             return self.send(t, from, Frame::Declined { id });
         };
+        if is_header(&bytes, &record) {
+            return self.start_walk(t, WalkClient::Store(id), from, &key, shard);
+        }
         if !self.replica.may_take(t, &key, &record, bytes.len()) {
             let told = match reason {
                 _ if planted(Mutant::FullAcknowledged) => {
@@ -41,7 +46,7 @@ impl Mesh {
         }
         let incoming = IncomingRecord { record: &record, bytes: Some(&bytes) };
         let (outcome, seq) = self.replica.absorb(t, &key, shard, incoming, reason);
-        let stored = Frame::Stored { id, outcome: self.membership.outcome_told(outcome) };
+        let stored = Frame::Stored { id, outcome: self.membership.reported_outcome(outcome) };
         if planted(Mutant::StoredBeforePersist) {
             return self.send(t, from, stored);
         }

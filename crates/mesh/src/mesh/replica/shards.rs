@@ -2,14 +2,15 @@
 //! Trees are not stored. After a start they are built from the rows, some rows a tick; a change to a key that the build has
 //! not reached is left to the build. No index of keys is kept.
 
-use crate::actor::{Actor, RegionId};
+use crate::actor::RegionId;
 use crate::attempts::attempts_of;
-use crate::frame::{Shard, StampVector};
+use crate::frame::{OpId, Shard, StampVector, Writer};
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::mesh::replica::Replica;
 use crate::mesh::replica::storage::Storage;
 use crate::mesh::{Mesh, Turn};
+use crate::mutant::Mutant;
 use crate::record::Record;
 use crate::ring::Partition;
 use crate::rows::{self, Rows};
@@ -18,6 +19,7 @@ use crate::tree::{MerkleTree, digest};
 use crate::watermarks::Watermarks;
 use base::NodeId;
 use base::codec::Reader;
+use base::mutant::planted;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -30,24 +32,36 @@ pub(in crate::mesh) struct Shards {
     states: BTreeMap<u8, Vec<Option<ShardState>>>,
     /// How far the trees are built; none when they are.
     building: Option<BuildCursor>,
-    /// Of the rows of all records that the trees hold.
+    /// The bytes of the rows of all records that the trees hold.
     stored_bytes: u64,
 }
 
 /// A record's rows: it lies under its key, and is found by what it is and by when it was written.
 const ROWS_OF_RECORD: usize = 3;
 
+/// What an element of a collection takes about, with the key before its name.
+const ELEMENT_BYTES: u64 = 96;
+
 #[derive(Debug, Default)]
 pub(in crate::mesh) struct ShardState {
     pub tree: MerkleTree,
-    /// Up to where everything that was written is, or was, on every replica.
+    /// Up to which stamp every replica has, or had, every write.
     pub marks: Watermarks,
     /// Up to which stamp everything of another's is here, durably.
-    pub known: BTreeMap<Actor, Stamp>,
+    pub known: BTreeMap<Writer, Stamp>,
+    /// The exchanges that peers have begun, the latest of each, since the shard is kept here and the node runs.
+    pub answered: BTreeMap<NodeId, AnsweredCompare>,
     /// What the other replicas said of themselves.
     pub told: BTreeMap<NodeId, StampVector>,
     /// What the other regions said of theirs.
     pub region_marks: BTreeMap<RegionId, Watermarks>,
+}
+
+/// What a peer said when it began an exchange, which it says again when the exchange has ended.
+#[derive(Debug)]
+pub(in crate::mesh) struct AnsweredCompare {
+    pub id: OpId,
+    pub known: StampVector,
 }
 
 #[derive(Clone, Debug)]
@@ -92,6 +106,18 @@ impl Shards {
 
     pub fn cover(&self, shard: Shard, record: &Record) -> bool {
         self.get(shard).is_some_and(|state| state.marks.cover(record))
+    }
+
+    /// Whether the peer began this exchange with what is here now.
+    pub fn answers(&self, shard: Shard, peer: NodeId, id: OpId) -> bool {
+        let answered = self.get(shard).and_then(|state| state.answered.get(&peer));
+        answered.is_some_and(|compare| compare.id == id) || planted(Mutant::PageOfAnotherIncarnation)
+    }
+
+    /// The peer says that its exchange has ended: whether all of it came to what is here now.
+    pub fn end_answered(&mut self, shard: Shard, peer: NodeId, known: &StampVector) -> bool {
+        let answered = self.state(shard).answered.remove(&peer);
+        answered.is_some_and(|compare| compare.known == *known) || planted(Mutant::SyncedInAnotherIncarnation)
     }
 
     /// A digest of every record: the same on two nodes that keep the same shards and hold the same.
@@ -154,11 +180,11 @@ impl Shards {
 }
 
 impl Replica {
-    pub(in crate::mesh) fn learn(&mut self, shard: Shard, known: impl Iterator<Item = (Actor, Stamp)>) {
-        let me = self.actor;
+    pub(in crate::mesh) fn learn(&mut self, shard: Shard, known: impl Iterator<Item = (Writer, Stamp)>) {
+        let me = Writer::Actor(self.actor);
         let state = self.shards.state(shard);
-        for (actor, stamp) in known.filter(|(actor, _)| *actor != me) {
-            let entry = state.known.entry(actor).or_default();
+        for (writer, stamp) in known.filter(|(writer, _)| *writer != me) {
+            let entry = state.known.entry(writer).or_default();
             *entry = stamp.max(*entry);
         }
     }
@@ -202,13 +228,14 @@ impl Mesh {
             None => rows::records_from(partition, b""),
         };
         let (mut last, mut more) = (row, false);
-        let mut repeated = Vec::new();
+        let (mut repeated, mut collections) = (Vec::new(), Vec::new());
         let (shards, topology) = (&mut self.replica.shards, &self.membership.topology);
         self.replica.storage.scan(t.rows, &from, &rows::records_end(partition), &mut |row, value| {
             let key = rows::record_key(row).expect("a row that we wrote can be read");
             if let Some(copies) = topology.copies(key.kept_by()) {
                 shards.state(Shard { partition, copies }).tree.toggle(&key, digest(&key, value));
                 shards.stored_bytes += bytes_of_rows(&key, value);
+                collections.extend(collection_of(&key, value));
                 repeated.extend(repeated_request(&key, value).map(|(of, request)| (of, copies, request)));
             }
             last = Some(Bytes::copy_from_slice(row));
@@ -219,6 +246,10 @@ impl Mesh {
         for (key, copies, request) in repeated {
             self.replica.undo_repeats(t, &key, Shard { partition, copies }, request);
         }
+        for (key, record) in &collections {
+            self.replica.collections.note_sweep(key, record);
+            self.replica.note_next_expiry(t.rows, key);
+        }
         if more {
             return Some(BuildCursor { partition, row: last });
         }
@@ -226,15 +257,21 @@ impl Mesh {
     }
 
     /// What this node vouches for, itself first. One that has lost its disk vouches for nothing until it has
-    /// everything again: what its earlier life wrote may be with one other only.
+    /// everything again: what its earlier incarnation wrote may be with one other only.
     pub(in crate::mesh) fn known(&self, shard: Shard) -> StampVector {
         let floor = if self.membership.readiness.is_wiped() { Stamp::ZERO } else { self.replica.floor };
-        let mut known = vec![(self.params.actor, floor)];
+        let mut known = vec![(Writer::Actor(self.params.actor), floor)];
         if let Some(state) = self.replica.shards.get(shard) {
-            known.extend(state.known.iter().map(|(actor, stamp)| (*actor, *stamp)));
+            known.extend(state.known.iter().map(|(writer, stamp)| (*writer, *stamp)));
         }
         known
     }
+}
+
+/// A record that is the header of a collection.
+fn collection_of(key: &Key, record: &Bytes) -> Option<(Key, Record)> {
+    let bytes = Some(record).filter(|bytes| Record::are_of_collection(bytes)).cloned();
+    Some((key.clone(), bytes.and_then(Record::decode)?))
 }
 
 /// The key and the request of a record that remembers several attempts.
@@ -244,5 +281,7 @@ fn repeated_request(key: &Key, record: &Bytes) -> Option<(Key, u64)> {
 }
 
 fn bytes_of_rows(key: &Key, record: &Bytes) -> u64 {
-    (record.len() + ROWS_OF_RECORD * key.bytes().len()) as u64
+    let header = collection_of(key, record).and_then(|(_, record)| record.collection_header());
+    let n_elements = header.map_or(0, |header| header.count);
+    (record.len() + ROWS_OF_RECORD * key.bytes().len()) as u64 + n_elements * ELEMENT_BYTES
 }

@@ -2,10 +2,12 @@
 //! hold, and the effects that wait until a batch is durable. Invariant: an effect leaves when its batch is durable, in the
 //! order of batches.
 
-use crate::actor::RegionId;
 use crate::ballot::Ballot;
-use crate::frame::{Frame, OpId, Shard, StampVector, StoreOutcome};
+use crate::feed::FeedAnswer;
+use crate::frame::{CollectionQuestion, Frame, OpId, Shard, StampVector, StoreOutcome};
 use crate::hlc::Stamp;
+use crate::key::Key;
+use crate::mesh::feed::FeedCaller;
 use crate::mesh::io::Persist;
 use crate::moves::MoveReport;
 use crate::overlay::{Flush, FlushedRows, Overlay, Seq};
@@ -26,14 +28,15 @@ pub(in crate::mesh) enum Then {
     SendToReplicas(OpId),
     /// A read may use this node's own record.
     FetchLocal(OpId),
+    /// A scan may use this node's own rows.
+    GatherHere(OpId),
     /// The merged record of a read may be sent to replicas that lack it.
     Repair(OpId),
     RepairRegions(OpId),
     /// All records of an exchange are durable.
     Exchanged(OpId),
     /// What a peer vouched for is durable here too.
-    Synced(Shard, StampVector, Watermarks),
-    SyncedWithRegion(RegionId, Shard, Watermarks),
+    Synced(NodeId, Shard, StampVector, Watermarks),
     /// An entry of the replication log may be sent.
     Logged(u64),
     Identity {
@@ -43,6 +46,10 @@ pub(in crate::mesh) enum Then {
     MoveReport(MoveReport),
     /// This node's answer to its own ballot.
     BallotAnswer(Frame),
+    /// What a follower asked for.
+    SendFeed(FeedCaller, Box<FeedAnswer>),
+    /// A question about a collection may be answered out of this node's own rows.
+    QueryCollectionHere(OpId, Key, CollectionQuestion),
     /// The base of a proposal, once the conflicts found in merging it are durable.
     Propose(OpId, Option<Box<Record>>, Ballot),
 }
@@ -94,6 +101,17 @@ impl Storage {
         visit: &mut dyn FnMut(&[u8], &Bytes) -> bool,
     ) {
         self.overlay.scan(rows, from, to, visit);
+    }
+
+    /// The same from the last row down.
+    pub fn scan_down(
+        &self,
+        rows: &dyn Rows,
+        from: &[u8],
+        to: &[u8],
+        visit: &mut dyn FnMut(&[u8], &Bytes) -> bool,
+    ) {
+        self.overlay.scan_down(rows, from, to, visit);
     }
 
     /// What the rows take in memory that wait for the next flush.

@@ -8,13 +8,13 @@ use super::{SECOND, awake, key, put, write};
 use crate::ballot::Round;
 use crate::context::Context;
 use crate::mesh::{Reply, Request};
+use crate::mutant::Mutant;
 use crate::op::{Attributes, Op};
 use crate::record::{Body, Kind, Record};
 use crate::request::{Get, Level, Write};
 use crate::rows;
 use crate::session::Session;
 use crate::topology::Epoch;
-use base::mutant::Mutant;
 use base::{Code, NodeId, ReplyToken};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -197,9 +197,9 @@ impl Contest {
                 saw(Some(&record));
                 entry.done(now);
             }
-            Some(Reply::Conflict(_) | Reply::Refused(_) | Reply::Unavailable { .. }) if is_repeated => {
-                entry.open()
-            }
+            // Under its id it is refused for good: the first attempt has no effect either.
+            Some(Reply::Conflict(record)) if is_repeated => return saw(Some(&record)),
+            Some(Reply::Refused(_) | Reply::Unavailable { .. }) if is_repeated => entry.open(),
             Some(Reply::Conflict(record)) => {
                 saw(Some(&record));
                 entry.failed(now, text(&record));

@@ -1,4 +1,4 @@
-//! Writes that replicas do not take: those without room, those that are down, and those that are out of step for a moment.
+//! Writes that replicas do not take: those without disk space, those that are down, and those that are out of step for a moment.
 
 use super::full::{FULL, PLENTY, set_free};
 use super::*;
@@ -120,7 +120,7 @@ fn a_write_of_a_node_that_is_behind_is_saved_by_what_the_others_tell_it() {
     }
 }
 
-/// One has no room, the other another topology: only the first is given up.
+/// One has no disk space, the other another topology: only the first is given up.
 #[test]
 fn a_write_is_not_given_up_for_a_replica_that_is_ahead() {
     for seed in 0..30 {
@@ -182,7 +182,7 @@ fn a_write_is_forwarded_to_a_node_with_another_topology_only_for_a_moment() {
     [others[0], list[0], list[1]]
         .into_iter()
         .for_each(|node| world.step(node, Input::Topology(newer.clone())));
-    // Two have no room; the third has not heard of the topology yet.
+    // Two have no disk space; the third has not heard of the topology yet.
     let (reply, took) = timed(&mut world, others[0], Write { w: Some(1), ..put("k", "v") });
     assert_eq!(value(&reply).as_deref(), Some("v"), "{reply:?}");
     assert!(took < AT_ONCE, "{} ms", took / MS);
@@ -202,7 +202,7 @@ fn where_disks_are_full_no_write_waits_for_a_node_that_is_down() {
 
 /// A delete may begin on a full disk, but not what it is judged by be taken in there.
 #[test]
-fn a_condition_is_judged_where_there_is_room_for_what_it_is_judged_by() {
+fn a_condition_is_judged_where_there_is_space_for_what_it_is_judged_by() {
     let mut world = awake(78, 3);
     world.call(1, Request::write(put("k", "old")));
     world.run(SECOND);

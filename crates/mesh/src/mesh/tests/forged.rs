@@ -3,16 +3,16 @@
 
 use super::world::World;
 use super::{SECOND, awake, key, put, read, value};
-use crate::frame::{Envelope, ExchangePage, Frame, OpId, Shard};
+use crate::frame::{Envelope, ExchangePage, Frame, OpId, Shard, Writer};
 use crate::hlc::Stamp;
 use crate::mesh::{Input, Mesh};
+use crate::mutant::Mutant;
 use crate::request::{Reply, Request};
 use crate::ring::Partition;
 use crate::topology::{Epoch, Topology};
 use crate::tree::{Buckets, TREE_LEAVES};
 use crate::watermarks::Watermarks;
 use base::NodeId;
-use base::mutant::Mutant;
 use std::sync::Arc;
 
 pub const SCENES: [(&str, super::Scene, Mutant); 2] = [
@@ -38,7 +38,7 @@ fn forged_marks(seed: u64) -> Option<String> {
         let stamp = late[(seed + to) as usize % late.len()];
         for partition in Partition::all() {
             let shard = Shard { partition, copies: 3 };
-            let known: Vec<_> = actors.iter().map(|actor| (*actor, stamp)).collect();
+            let known: Vec<_> = actors.iter().map(|actor| (Writer::Actor(*actor), stamp)).collect();
             let mut marks = Watermarks::default();
             marks.raise(world.topology.region, stamp);
             let buckets = Buckets::from_words([u64::MAX; TREE_LEAVES / 64]);

@@ -1,4 +1,4 @@
-//! Nodes whose disks have no room.
+//! Nodes whose disks have no space.
 
 use super::scenes::delete;
 use super::*;
@@ -40,7 +40,7 @@ fn a_node_without_space_refuses_what_grows_and_takes_deletes() {
 #[test]
 fn what_comes_between_two_looks_at_the_disk_is_bounded() {
     let mut world = awake(62, 1);
-    // Beside what is to stay free, there is room for two in the log and, twice, in the store.
+    // Beside what is to stay free, there is space for two in the log and, twice, in the store.
     set_free(&mut world, 1, 1_000_000 + 2 * 3 * 105_000);
     let value = "x".repeat(100_000);
     let tokens: Vec<_> =
@@ -85,13 +85,13 @@ fn when_no_replica_has_space_the_write_is_refused_at_once() {
 }
 
 #[test]
-fn what_was_deleted_makes_room_once_the_store_can_use_it_again() {
+fn what_was_deleted_frees_space_once_the_store_can_use_it_again() {
     let mut world = awake(65, 1);
     let value = "x".repeat(100_000);
     (0..20).for_each(|n| drop(world.call(1, Request::write(put(&format!("k{n}"), &value)))));
     world.run(SECOND);
-    let room = DiskSpace { free_bytes: 1_000_000, taken_bytes: 4_000_000, lacking_bytes: 0 };
-    world.step(NodeId(1), Input::DiskSpace(room));
+    let disk_space = DiskSpace { free_bytes: 1_000_000, taken_bytes: 4_000_000, lacking_bytes: 0 };
+    world.step(NodeId(1), Input::DiskSpace(disk_space));
     assert_eq!(world.call(1, Request::write(put("more", &value))), FULL);
     (0..20).for_each(|n| assert!(matches!(world.call(1, delete(&format!("k{n}"))), Reply::Written(_))));
     assert_eq!(world.call(1, Request::write(put("more", &value))), FULL, "it still lies in the file");
@@ -107,8 +107,8 @@ fn what_waits_for_the_store_is_flushed_before_it_is_in_the_way() {
     let mut world = awake(66, 1);
     world.run(SECOND);
     world.call(1, Request::write(put("k", &"x".repeat(100_000))));
-    for (room_for, flushes) in [(20, false), (10, true)] {
-        set_free(&mut world, 1, 1_000_000 + room_for * 100_000);
+    for (free_for, flushes) in [(20, false), (10, true)] {
+        set_free(&mut world, 1, 1_000_000 + free_for * 100_000);
         let now = base::Instant(world.now);
         let mesh = world.hosts.get_mut(&NodeId(1)).and_then(|host| host.mesh.as_mut()).unwrap();
         mesh.replica.storage.flushed_at = Some(now);
@@ -119,7 +119,7 @@ fn what_waits_for_the_store_is_flushed_before_it_is_in_the_way() {
 }
 
 #[test]
-fn deletes_stop_where_the_log_would_have_to_wait_and_go_on_when_there_is_room() {
+fn deletes_stop_where_the_log_would_have_to_wait_and_go_on_when_there_is_space() {
     let mut world = awake(67, 3);
     let name = |n: usize| format!("k{n}");
     (0..30).for_each(|n| drop(world.call(1, Request::write(put(&name(n), "v")))));

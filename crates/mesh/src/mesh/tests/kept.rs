@@ -5,12 +5,12 @@ use super::scenes::{delete, expect};
 use super::world::{World, member};
 use super::{SECOND, awake, key, put, read, value};
 use crate::mesh::Request;
+use crate::mutant::Mutant;
 use crate::op::{Attributes, Op};
 use crate::record::{Body, Kind};
 use crate::request::{Reply, Write};
 use crate::topology::Epoch;
 use base::NodeId;
-use base::mutant::Mutant;
 
 const YEAR_MS: i64 = 365 * 86_400_000;
 

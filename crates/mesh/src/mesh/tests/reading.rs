@@ -89,6 +89,23 @@ fn missing(reply: &Reply) -> Vec<NodeId> {
     }
 }
 
+/// Two of three nodes are gone, and known to be.
+pub fn refusals_come_at_once_and_name_the_missing(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 3);
+    world.call(1, Request::write(put("k", "v")));
+    [2, 3].into_iter().for_each(|node| world.crash(NodeId(node)));
+    (0..3).for_each(|_| drop(world.call(1, read("k"))));
+    for request in [read("k"), Request::write(put("k", "w")), read("k")] {
+        let before = world.now;
+        let reply = world.call(1, request);
+        let took = world.now - before;
+        if missing(&reply) != [NodeId(2), NodeId(3)] || took > 100 * MS {
+            return Some(format!("{reply:?} after {} ms", took / MS));
+        }
+    }
+    None
+}
+
 #[test]
 fn a_read_without_its_quorum_says_so_as_soon_as_that_is_known_and_names_the_missing() {
     let mut world = awake(71, 3);

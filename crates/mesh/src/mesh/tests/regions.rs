@@ -10,13 +10,13 @@ use crate::frame::{Envelope, Frame, RegionHeartbeat};
 use crate::hlc::Stamp;
 use crate::home_election::tests::{a_region_joins_unknown_to_the_owner, no_two_own_a_scope};
 use crate::mesh::{Input, Request};
+use crate::mutant::Mutant;
 use crate::op::{Attributes, Op};
 use crate::record::Kind;
 use crate::request::{Get, Level, Reply, Write};
 use crate::session::Session;
 use crate::topology::Epoch;
 use base::NodeId;
-use base::mutant::Mutant;
 use bytes::Bytes;
 
 fn get(name: &str, level: Level, session: &Session) -> Request {
@@ -415,7 +415,7 @@ pub const SCENES: [(&str, super::Scene, Mutant); 16] = [
     ("entries overtake each other", entries_overtake_each_other, Mutant::HolesAcknowledged),
     ("the log was cut", the_log_was_cut, Mutant::GapVouched),
     ("one remote replica is not enough", one_remote_replica_is_not_enough, Mutant::AdoptedByOne),
-    ("a delete that a region has not heard of", a_delete_not_heard_of, Mutant::PurgedBeforeAbroad),
+    ("a delete that a region has not heard of", a_delete_not_heard_of, Mutant::PurgedBeforeRemoteRegions),
     ("a region is stopped for good", a_region_is_stopped_for_good, Mutant::EvictedWaitedFor),
     ("a sender loses its disk", a_sender_loses_its_disk, Mutant::RegionsNotCompared),
     ("a client moves", a_client_moves, Mutant::TokenIgnored),

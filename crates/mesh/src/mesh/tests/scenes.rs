@@ -84,7 +84,7 @@ pub fn readers_of_the_old_list(seed: u64) -> Option<String> {
 }
 
 /// A node without space accepts nothing that grows, from clients or peers.
-pub fn a_disk_without_room(seed: u64) -> Option<String> {
+pub fn a_disk_without_space(seed: u64) -> Option<String> {
     let mut world = awake(seed, 3);
     (1..=3).for_each(|node| {
         world.step(
@@ -96,8 +96,8 @@ pub fn a_disk_without_room(seed: u64) -> Option<String> {
     (reply != Reply::Refused(Code::NoSpace)).then(|| format!("{reply:?}"))
 }
 
-/// Deletes have less room than the log wants to have left; more than that is not taken in before it is in the store.
-pub fn deletes_without_room(seed: u64) -> Option<String> {
+/// Deletes have less space than the log wants to have left; more than that is not taken in before it is in the store.
+pub fn deletes_without_space(seed: u64) -> Option<String> {
     let mut world = awake(seed, 1);
     for n in 0..1_000 {
         world.ask(NodeId(1), Request::write(put(&format!("k{n}"), "v")));
@@ -199,12 +199,18 @@ pub fn a_reader_alone(seed: u64) -> Option<String> {
 
 /// A write of unknown fate that was read once is there for the next reader. Nothing else brings it there: the replicas
 /// have compared what they have, and will not do so again.
+/// Only one replica has a record, and no node keeps a hint of it.
 pub fn what_was_read_is_read_again(seed: u64) -> Option<String> {
     let mut world = World::with_rounds(seed, 3, Duration::from_secs(3_600));
     world.run(3 * SECOND);
-    world.isolate(NodeId(1));
-    world.call(1, Request::write(put("k", "v")));
-    world.cut.clear();
+    let Reply::Written(record) = awake(seed, 3).call(3, Request::write(put("k", "v"))) else {
+        return Some("it is not written".to_owned());
+    };
+    let (id, record, reason) = (OpId(7), record.encode(), StoreReason::Repair);
+    let frame = Frame::Store { id, key: key("k"), record, reason };
+    let envelope = Envelope { epoch: world.topology.epoch, frame };
+    world.step(NodeId(1), Input::Received { from: NodeId(3), envelope });
+    world.run(10 * MS);
     world.isolate(NodeId(3));
     let wrong = expect(&mut world, 1, "k", Some("v"));
     world.cut.clear();
@@ -446,6 +452,17 @@ fn expect_count(world: &mut World, node: u64, name: &str, wanted: i128) -> Optio
     };
     let count = counter_value(&record);
     (count != wanted).then(|| format!("{name} at {node} counts {count}, not {wanted}"))
+}
+
+/// A write names a handler that is not registered; through a replica, and through the node that passes it on.
+pub fn a_handler_that_is_unknown(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 4);
+    let attributes = Attributes { handler: Some(Bytes::from_static(b"nowhere")), ..Attributes::default() };
+    let put = write("k", Kind::Siblings, Op::Put(Bytes::from_static(b"v")));
+    (1..=4).find_map(|node| {
+        let reply = world.call(node, Request::write(Write { attributes: attributes.clone(), ..put.clone() }));
+        (reply != Reply::Refused(Code::UnknownHandler)).then(|| format!("{reply:?} at {node}"))
+    })
 }
 
 /// A request comes again through another node when more have come in between than a record remembers.

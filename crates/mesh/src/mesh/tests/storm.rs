@@ -133,7 +133,7 @@ fn begin(world: &mut World, client: u64, n: u64) -> (ReplyToken, Doing) {
     (world.ask(node, request), doing)
 }
 
-fn nemesis(world: &mut World, wiped: &mut bool, moved: &mut bool) {
+pub fn nemesis(world: &mut World, wiped: &mut bool, moved: &mut bool) {
     let nodes: Vec<NodeId> = world.hosts.keys().copied().collect();
     let node = *world.rng.pick(&nodes);
     let down = world.hosts.values().filter(|host| host.mesh.is_none()).count();

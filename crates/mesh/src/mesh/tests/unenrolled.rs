@@ -2,6 +2,7 @@
 //! nodes contribute to.
 
 use super::*;
+use crate::conflict::ConflictRule;
 use crate::request::ConflictPage;
 use crate::ring::Partition;
 use std::collections::BTreeSet;
@@ -88,4 +89,42 @@ fn conflicts_of_all_nodes_are_one_list_that_names_missing_nodes() {
     assert_eq!(paged, places);
     world.crash(NodeId(5));
     assert_eq!(listed(&mut world, 1, None, 100).missing, [NodeId(5)]);
+}
+
+#[test]
+fn values_that_a_write_replaces_unmerged_are_conflicts_at_every_replica() {
+    let mut world = awake(34, 3);
+    let custom = |op: Op, context: Option<Context>| {
+        let attributes = Attributes { context, ..Attributes::default() };
+        Request::write(Write { attributes, ..write("c", Kind::Custom, op) })
+    };
+    let put = |value: &'static str| custom(Op::Put(Bytes::from_static(value.as_bytes())), None);
+    // Each is taken before the other is heard of.
+    let asked = [(1, "one"), (2, "two")].map(|(node, value)| world.ask(NodeId(node), put(value)));
+    world.run(SECOND);
+    assert!(asked.iter().all(|token| world.replies.contains_key(token)));
+    let Reply::Found(Some(apart)) = world.call(3, read("c")) else { panic!("it was written") };
+    let replaced = custom(Op::Replace(Bytes::from_static(b"three")), Some(apart.context.clone()));
+    assert!(matches!(world.call(3, replaced), Reply::Written(_)));
+    world.run(SECOND);
+    let mut ids = BTreeSet::new();
+    for node in 1..=3 {
+        let found = world.conflicts(NodeId(node));
+        let [conflict] = &found[..] else { panic!("{found:?}") };
+        let (Body::Siblings(winner), Body::Siblings(loser)) = (&conflict.winner.body, &conflict.loser.body)
+        else {
+            panic!("{conflict:?}")
+        };
+        assert_eq!((conflict.rule, loser.values().len()), (ConflictRule::Replaced, 2));
+        assert!(winner.values().iter().all(|sibling| sibling.value == "three"));
+        assert_eq!(conflict.restore(), Err(Code::WrongType), "it is not one value");
+        ids.insert(conflict.id());
+    }
+    assert_eq!((ids.len(), world.differences()), (1, vec![]), "it is the same one");
+    // A later write has merged what it finds, and says nothing of what was replaced before it.
+    let Reply::Found(Some(seen)) = world.call(1, read("c")) else { panic!("it was written") };
+    let merged = custom(Op::Put(Bytes::from_static(b"four")), Some(seen.context.clone()));
+    assert!(matches!(world.call(1, merged), Reply::Written(_)));
+    world.run(SECOND);
+    assert_eq!(world.conflicts(NodeId(2)).len(), 1);
 }

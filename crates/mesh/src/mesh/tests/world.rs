@@ -33,7 +33,7 @@ const OUTSIDE: NodeId = NodeId(1_000_000);
 pub struct Host {
     pub mesh: Option<Mesh>,
     pub rows: MemoryRows,
-    /// Durable batches that the shelf lacks.
+    /// Durable batches that the store lacks.
     log: Vec<(Seq, Vec<Row>)>,
     unsynced: Vec<(Seq, Vec<Row>)>,
     /// Added to true time to make its wall clock.
@@ -110,6 +110,11 @@ pub struct World {
     /// Rounds that a replica was asked to promise.
     pub n_prepares: usize,
     pub n_crossed: usize,
+    /// Bytes of frames that told what is below keys.
+    pub collection_answer_bytes: usize,
+    /// Bytes of batches for logs, and of frames that store.
+    pub batch_bytes: usize,
+    pub store_bytes: usize,
     /// Bytes of entries that went from region to region.
     pub replicated_bytes: usize,
     /// Losers that were reported, by their dots.
@@ -165,6 +170,9 @@ impl World {
             n_repairs: 0,
             n_prepares: 0,
             n_crossed: 0,
+            collection_answer_bytes: 0,
+            batch_bytes: 0,
+            store_bytes: 0,
             replicated_bytes: 0,
             losers: BTreeSet::new(),
             births: BTreeMap::new(),
@@ -410,6 +418,7 @@ impl World {
         }
         if let Some(persist) = out.persist {
             let seq = persist.seq;
+            self.batch_bytes += persist.batch.len();
             let rows = rows::decode_batch(persist.batch).expect("a batch that we wrote can be read");
             let entries = rows.iter().filter(|row| row.key[0] == 5).filter_map(|row| row.value.clone());
             for entry in entries.filter_map(LogEntry::decode) {
@@ -448,6 +457,12 @@ impl World {
         assert_ne!(from, to, "no node sends to itself");
         if to == OUTSIDE {
             return self.told_outside(&envelope.frame);
+        }
+        if matches!(envelope.frame, Frame::CollectionAnswer { .. }) {
+            self.collection_answer_bytes += envelope.encode().len();
+        }
+        if matches!(envelope.frame, Frame::Store { .. }) {
+            self.store_bytes += envelope.encode().len();
         }
         self.n_prepares += usize::from(matches!(envelope.frame, Frame::Prepare { round: Some(_), .. }));
         self.n_repairs +=

@@ -3,8 +3,9 @@
 use super::*;
 use crate::apply::{ApplyInput, ApplyParams};
 use crate::batch::Proposal;
+use crate::mutant::Mutant;
 use crate::{compactor, lease_clock};
-use base::mutant::{Mutant, plant};
+use base::mutant::plant;
 use base::{Boot, Instant, LeaseId, Position, ProposalId, ReadView, Table, Term};
 use bytes::Bytes;
 use coord::request::Put;
@@ -87,8 +88,8 @@ impl World {
         self.members[member].step(Instant::ZERO, &Nothing, input, &mut out);
         let commands = out.proposals.into_iter().flat_map(|proposals| proposals.commands);
         self.proposed.extend(commands.filter_map(Command::decode));
-        for (to, word) in out.peer_messages {
-            self.step(to.0 as usize - 1, ApplyInput::PeerMessage { from: id(member), message: word });
+        for (to, message) in out.peer_messages {
+            self.step(to.0 as usize - 1, ApplyInput::PeerMessage { from: id(member), message });
         }
     }
 
@@ -170,7 +171,7 @@ fn two_members_that_differ_are_undecided() {
 
 #[test]
 fn the_planted_bug_would_let_it_go_on() {
-    plant(Some(Mutant::DigestsUnread));
+    plant(Some(Mutant::DigestsUnread.into()));
     let mut world = World::new(3);
     world.commit(&[put("right")], Some(&[put("wrong")]));
     world.put_until_compared();

@@ -61,7 +61,7 @@ fn a_member_in_doubt_notices_that_its_leader_is_silent() {
     plant(None);
     assert!(follows_after(ELECTION_TICKS / 2));
     assert!(!follows_after(ELECTION_TICKS * 2));
-    plant(Some(Mutant::SilentLeaderKept));
+    plant(Some(Mutant::SilentLeaderKept.into()));
     let follows = follows_after(ELECTION_TICKS * 2);
     plant(None);
     assert!(follows, "the planted bug keeps the leader for ever");

@@ -32,7 +32,7 @@ fn an_append_beyond_the_log_is_refused() {
     plant(None);
     let mut cluster = Cluster::led_by(NodeId(1));
     assert_eq!(refusal(&mut cluster, beyond_the_log()), Some(ProtocolViolation::Log));
-    plant(Some(Mutant::AppendNotValidated));
+    plant(Some(Mutant::AppendNotValidated.into()));
     let caught = catch_unwind(AssertUnwindSafe(|| refusal(&mut cluster, beyond_the_log())));
     plant(None);
     assert!(caught.is_err(), "the library ends the process on it");
@@ -49,7 +49,7 @@ fn a_term_that_no_elections_can_have_reached_is_refused_from_one_peer_and_taken_
     assert_eq!(term(&cluster), before);
     assert_eq!(refusal(&mut cluster, heartbeat(1, FAR)), None, "two of three report this term");
     assert_eq!(term(&cluster), FAR);
-    plant(Some(Mutant::TermJumpTaken));
+    plant(Some(Mutant::TermJumpTaken.into()));
     let mut cluster = Cluster::led_by(NodeId(1));
     refusal(&mut cluster, heartbeat(3, FAR));
     plant(None);

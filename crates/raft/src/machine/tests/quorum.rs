@@ -1,7 +1,8 @@
 //! Leaders that hear no majority, and members that have just started: the number of ticks until there is a leader.
 
 use super::*;
-use base::mutant::{Mutant, plant};
+use crate::mutant::Mutant;
+use base::mutant::plant;
 
 /// Ticks until another member leads, while no message reaches the leader, member 1.
 fn ticks_until_replaced(cluster: &mut Cluster) -> usize {
@@ -33,7 +34,7 @@ fn a_leader_that_can_send_and_not_receive_is_followed_within_two_election_timeou
         assert!(ticks <= 2 * ELECTION_TICKS, "{ticks} ticks");
         assert!(!cluster.members[&NodeId(1)].is_leader());
     }
-    plant(Some(Mutant::DeafLeaderStays));
+    plant(Some(Mutant::DeafLeaderStays.into()));
     let mut cluster = Cluster::led_by(NodeId(1));
     cluster.tick_all(&MEMBERS, ELECTION_TICKS / 2);
     let ticks = ticks_until_replaced(&mut cluster);

@@ -7,13 +7,14 @@ use crate::frame::{Frame, OpId, RequestNote, Shard, StoreReason};
 use crate::key::Key;
 use crate::mesh::membership::Membership;
 use crate::mesh::{Mesh, Then, Turn};
+use crate::mutant::Mutant;
 use crate::overlay::Seq;
 use crate::record::{Kind, Record};
 use crate::rows;
 use crate::watermarks::Watermarks;
 use base::NodeId;
 use base::limits::MESH_OVERLAY_BYTES_MAX;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use bytes::Bytes;
 
 impl Membership {
@@ -89,6 +90,9 @@ impl Mesh {
         if !permitted || accepted > Some(ballot) {
             let passed = promise_state.highest();
             return self.answer_ballot(t, from, Seq(0), Frame::Accepted { id, ballot, passed });
+        }
+        if local.record.as_ref().is_some_and(Record::is_collection) {
+            return self.answer_ballot(t, from, Seq(0), Frame::Declined { id });
         }
         let is_gone = local.record.is_none() && self.replica.is_purged(shard, &record);
         let is_lawful = ballot.round.may_follow(promise_state.highest());

@@ -3,20 +3,21 @@
 //! have been accepted earlier is recognised, so a change is never applied twice and never refused because of itself.
 
 use super::proposer::{Goal, PromiseAnswer, ProposeOp};
-use super::requests::{is_full, requests_after};
+use super::requests::{decided, is_full, requests_after};
 use crate::ballot::Ballot;
-use crate::context::Context;
 use crate::frame::RequestNote;
 use crate::hlc::Stamp;
 use crate::mesh::coordinator::writes::stamp_after;
 use crate::mesh::remote_regions::streams::LoggedChange;
 use crate::mesh::{Mesh, Turn};
+use crate::mutant::Mutant;
 use crate::op::{self, Attributes, WriteEvent};
 use crate::record::Record;
 use crate::request::{GetResult, Reply, Write};
 use crate::{Actor, Dot};
 use base::Code;
 use base::limits::MESH_RECORD_BYTES_MAX;
+use base::mutant::planted;
 use bytes::Bytes;
 
 /// What a majority of the replicas have of a key.
@@ -39,7 +40,7 @@ pub(super) struct Proposal {
     pub record: Record,
     /// The reply to send when it is accepted. None if the client's change is yet to be made.
     pub reply: Option<Reply>,
-    /// That of the change, if it is one.
+    /// The dot of the change, if the proposal is one.
     pub dot: Option<Dot>,
     pub notes: Vec<RequestNote>,
 }
@@ -52,13 +53,8 @@ impl QuorumState {
     }
 }
 
-/// Something is there that the writer has not seen. A writer that expects nothing finds nothing where the key is deleted.
-fn is_unexpected(expect: &Context, record: &Record, wall_ms: u64) -> bool {
-    !expect.dominates(&record.context) && (!expect.is_empty() || record.is_live(wall_ms))
-}
-
 impl Mesh {
-    pub(super) fn judge(
+    pub(super) fn check(
         &mut self,
         t: &mut Turn<'_>,
         proposing: &ProposeOp,
@@ -84,14 +80,11 @@ impl Mesh {
         if let Some(reply) = self.replica.outcome_of_request(t, proposing, &write, record.as_ref()) {
             return confirmed(record, is_settled, ballot, reply);
         }
-        if let (Some(expect), Some(found)) = (&write.expect, &record)
-            && is_unexpected(expect, found, t.now.wall_ms)
+        let refusal = self.replica.refusal(t, &write, record.as_ref());
+        if let Some(reply) = &refusal
+            && !record.as_ref().is_some_and(|found| remembers_refusal(found, &write, reply))
         {
-            let reply = Reply::Conflict(Box::new(found.clone()));
-            return confirmed(record, is_settled, ballot, reply);
-        }
-        if let Some(code) = self.replica.unknown_in(record.as_ref(), &write) {
-            return confirmed(record, is_settled, ballot, Reply::Refused(code));
+            return confirmed(record, is_settled, ballot, reply.clone());
         }
         if let Some(record) = record.as_ref().filter(|record| !is_decided && is_full(record)) {
             let record = record.clone().with_ballot(ballot);
@@ -102,7 +95,16 @@ impl Mesh {
                 notes: vec![],
             }));
         }
-        match self.change(t, &write, record.as_ref(), ballot, is_decided) {
+        if let (Some(reply), Some(found)) = (refusal, &record) {
+            return match self.refuse(t, proposing, &write, found, ballot, is_decided) {
+                Ok((record, notes)) => {
+                    let reply = Some(reply);
+                    ChangeOutcome::Propose(Box::new(Proposal { record, reply, dot: None, notes }))
+                }
+                Err(code) => confirmed(record, is_settled, ballot, Reply::Refused(code)),
+            };
+        }
+        match self.change(t, proposing, &write, record.as_ref(), ballot, is_decided) {
             Ok((record, notes)) => {
                 let dot = Some(record.header.dot);
                 let reply = Some(Reply::Written(Box::new(record.clone())));
@@ -116,6 +118,7 @@ impl Mesh {
     fn change(
         &mut self,
         t: &mut Turn<'_>,
+        proposing: &ProposeOp,
         write: &Write,
         base: Option<&Record>,
         ballot: Ballot,
@@ -124,15 +127,15 @@ impl Mesh {
         let clipped = base.and_then(|base| self.replica.clipped(base));
         let base = clipped.as_ref().or(base);
         let counter = self.replica.dots.take().ok_or(Code::NotInStep)?;
-        let stamp = self.replica.clock.tick(t.now.wall_ms).max(stamp_after(t, &write.attributes));
+        let stamp = self.stamp_decided(t, proposing, write, base);
         let event = event(self.params.actor, counter, stamp, t.now.wall_ms);
         let folded = self.coordinator.with_handler(t, base, write);
         let done = folded.as_ref().unwrap_or(write);
         // Among the requests of plain writes it has no place.
         let attributes = Attributes { request: None, ..done.attributes.clone() };
         let written = op::apply(base, done.kind, &done.op, &attributes, event)?;
-        let (requests, left_out) =
-            requests_after(base, write, written.full.header.stamp, event.dot, is_decided);
+        let request = decided(write, written.full.header.stamp, event.dot, false);
+        let (requests, left_out) = requests_after(base, request, is_decided);
         let changed = written.full.with_ballot(ballot).with_requests(requests);
         let bytes = changed.encode();
         let before = base.map_or(0, |base| base.encode().len());
@@ -142,6 +145,42 @@ impl Mesh {
         let notes = self.note_requests(t, &write.key, &left_out, event)?;
         self.log_change(t, write, base, &changed, &bytes);
         Ok((changed, notes))
+    }
+
+    /// What is there, with the write among its requests as refused: its client hears of that when it is accepted, and
+    /// nothing carries the write out later, when its condition is met.
+    fn refuse(
+        &mut self,
+        t: &mut Turn<'_>,
+        proposing: &ProposeOp,
+        write: &Write,
+        found: &Record,
+        ballot: Ballot,
+        is_decided: bool,
+    ) -> Result<(Record, Vec<RequestNote>), Code> {
+        let stamp = self.stamp_decided(t, proposing, write, Some(found));
+        let request = decided(write, stamp, found.header.dot, true);
+        let (requests, left_out) = requests_after(Some(found), request, is_decided);
+        let refused = found.clone().with_ballot(ballot).with_requests(requests);
+        let event = event(self.params.actor, 0, stamp, t.now.wall_ms);
+        let notes = self.note_requests(t, &write.key, &left_out, event)?;
+        Ok((refused, notes))
+    }
+
+    /// Later than what the write has to come after, and than the requests before it, so that these stay in order.
+    fn stamp_decided(
+        &mut self,
+        t: &Turn<'_>,
+        proposing: &ProposeOp,
+        write: &Write,
+        base: Option<&Record>,
+    ) -> Stamp {
+        let begun = proposing.begun.map_or(Stamp::ZERO, Stamp::next);
+        let last = base.and_then(|base| base.requests().last());
+        let after = stamp_after(t, &write.attributes)
+            .max(begun)
+            .max(last.map_or(Stamp::ZERO, |last| last.stamp.next()));
+        self.replica.clock.tick(t.now.wall_ms).max(after)
     }
 
     fn log_change(
@@ -154,6 +193,14 @@ impl Mesh {
     ) {
         self.append(t, &LoggedChange { key: &write.key, before, after, delta: bytes });
     }
+}
+
+/// Whether a refusal becomes part of the record: it is final, and the write may come again. No ballot decides about a
+/// collection.
+fn remembers_refusal(found: &Record, write: &Write, refusal: &Reply) -> bool {
+    let is_final = !matches!(refusal, Reply::Refused(Code::NotSeenHere));
+    let may_come_again = write.attributes.once().is_some() && !planted(Mutant::RefusalNotRemembered);
+    is_final && may_come_again && !found.is_collection()
 }
 
 fn event(actor: Actor, counter: u64, stamp: Stamp, wall_ms: u64) -> WriteEvent {

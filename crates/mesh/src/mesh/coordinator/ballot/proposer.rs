@@ -10,20 +10,23 @@ mod queue;
 mod rerouting;
 
 use super::change::{ChangeOutcome, Proposal, QuorumState};
+use super::requests::holds_all_since;
 use crate::ballot::{Ballot, Round};
-use crate::frame::{Frame, OpId, RequestNote, StoreReason};
+use crate::frame::{Frame, OpId, RequestNote, StoreReason, WriteOrigin};
+use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::mesh::coordinator::Coordinator;
-use crate::mesh::coordinator::forward::{Obstacle, TriedNodes};
+use crate::mesh::coordinator::forward::TriedNodes;
 use crate::mesh::coordinator::writes::Route;
 use crate::mesh::remote_regions::RemoteRegions;
 use crate::mesh::{Client, Mesh, Operation, Pending, Then, Turn};
+use crate::mutant::Mutant;
 use crate::overlay::Seq;
 use crate::record::Record;
 use crate::request::{Missing, Reply, Write};
 use crate::watermarks::Watermarks;
 use crate::{Dot, home, moves};
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use base::{Code, Instant, NodeId};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -37,7 +40,7 @@ const DECLINED_ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_DOUBLINGS_MAX: u32 = 6;
 
-/// What a ballot is for.
+/// The purpose of a ballot.
 #[derive(Clone, Debug)]
 pub(in crate::mesh) enum Goal {
     Read,
@@ -54,11 +57,13 @@ pub(in crate::mesh) struct ProposeOp {
     /// The highest round that a replica was found to have promised.
     seen: Option<Round>,
     refusals: u32,
-    /// What was proposed and may have been accepted somewhere.
+    /// The dots that were proposed and may have been accepted somewhere.
     pub(super) proposed: Vec<Dot>,
     pub(super) result: Option<Box<Record>>,
     /// The write was tried as a plain one before, under this dot.
     pub(super) plain: Option<Dot>,
+    /// The stamp of a write that another node has begun and named: no attempt at it is older.
+    pub(super) begun: Option<Stamp>,
     /// A proposal has left, so that it may be accepted whatever the client is told.
     has_proposed: bool,
     answered: bool,
@@ -68,7 +73,7 @@ pub(in crate::mesh) struct ProposeOp {
 
 #[derive(Debug)]
 enum ProposeStage {
-    /// Another change of the key is under way, or it was refused a moment ago.
+    /// Another change of the key is under way, or this proposal was refused a moment ago.
     Waiting,
     /// Asking what the replicas have, for a round if there is one.
     Asking { round: Option<Round>, heard: Vec<PromiseAnswer>, refused: Vec<NodeId> },
@@ -83,7 +88,7 @@ enum ProposeStage {
     },
 }
 
-/// What a replica has of a key, and what it had promised before.
+/// The record that a replica has of a key, and what it had promised before.
 #[derive(Clone, Debug)]
 pub(super) struct PromiseAnswer {
     pub from: NodeId,
@@ -94,7 +99,7 @@ pub(super) struct PromiseAnswer {
 }
 
 impl ProposeOp {
-    fn new(client: Client, key: Key, goal: Goal, plain: Option<Dot>) -> ProposeOp {
+    fn new(client: Client, key: Key, goal: Goal) -> ProposeOp {
         ProposeOp {
             client,
             key,
@@ -105,7 +110,8 @@ impl ProposeOp {
             refusals: 0,
             proposed: Vec::new(),
             result: None,
-            plain,
+            plain: None,
+            begun: None,
             has_proposed: false,
             answered: false,
             wake_at: Instant::FAR_FUTURE,
@@ -138,10 +144,10 @@ impl ProposeOp {
         self.is_met(&others)
     }
 
-    /// The request that a write is, if it has an id.
+    /// The request that a write is, or its name.
     pub(super) fn request(&self) -> Option<u64> {
         let Goal::Write(write) = &self.goal else { return None };
-        write.attributes.request
+        write.attributes.once()
     }
 
     /// How many must answer.
@@ -169,7 +175,7 @@ impl ProposeOp {
         }
     }
 
-    /// It may have been carried out, and it may not.
+    /// The reply for a change that may have been carried out or not.
     pub(super) fn unknown(&self) -> Reply {
         let (acks, needed) = (self.n_answers() as u8, self.needed());
         Reply::Indeterminate { acks, needed, missing: Missing::nodes(self.silent()) }
@@ -210,7 +216,7 @@ impl Coordinator {
         }
     }
 
-    /// A replica is not in step, does not serve yet or has no room: in a moment it may answer.
+    /// A replica is not in step, does not serve yet or has no disk space: in a moment it may answer.
     pub(in crate::mesh) fn decline_proposing(&mut self, t: &mut Turn<'_>, id: OpId) {
         let Some(pending) = self.operations.get(&id) else { return };
         let at = t.now.at.after(t.now.at.since(pending.started).max(DECLINED_ASK_AGAIN_AFTER));
@@ -240,6 +246,7 @@ impl Mesh {
         t: &mut Turn<'_>,
         client: Client,
         write: Arc<Write>,
+        origin: Option<WriteOrigin>,
         route: &Route,
         deadline: Instant,
     ) {
@@ -262,15 +269,11 @@ impl Mesh {
             return self.pass_on(t, client, write, TriedNodes::default(), deadline);
         }
         if !self.replica.may_begin(t, &write) {
-            return self.pass_on(
-                t,
-                client,
-                write,
-                TriedNodes::by(self.membership.me, Obstacle::FullDisk),
-                deadline,
-            );
+            return self.pass_on_full_disk(t, client, write, deadline);
         }
-        self.begin_proposing(t, client, write.key.clone(), Goal::Write(write), None, deadline);
+        let begun = origin.filter(|origin| origin.operation.is_some()).map(|origin| origin.stamp);
+        let proposing = ProposeOp { begun, ..ProposeOp::new(client, write.key.clone(), Goal::Write(write)) };
+        self.begin_proposing(t, proposing, deadline);
     }
 
     /// A write that began as a plain one finds that its key is decided by ballots. `plain` is what it has stored already.
@@ -285,7 +288,8 @@ impl Mesh {
         if let Err(code) = self.remote.check_home(&write) {
             return self.reply(t, client, Reply::Refused(code));
         }
-        self.begin_proposing(t, client, write.key.clone(), Goal::Write(write), plain, deadline);
+        let proposing = ProposeOp { plain, ..ProposeOp::new(client, write.key.clone(), Goal::Write(write)) };
+        self.begin_proposing(t, proposing, deadline);
     }
 
     /// A read that shows nothing older than what was decided when it began. Any node that serves may ask.
@@ -299,20 +303,11 @@ impl Mesh {
         if self.membership.topology.copies(key.namespace_id()).is_none() {
             return self.reply(t, client, Reply::Refused(Code::UnknownSpace));
         }
-        self.begin_proposing(t, client, key, Goal::Read, None, deadline);
+        self.begin_proposing(t, ProposeOp::new(client, key, Goal::Read), deadline);
     }
 
-    fn begin_proposing(
-        &mut self,
-        t: &mut Turn<'_>,
-        client: Client,
-        key: Key,
-        goal: Goal,
-        plain: Option<Dot>,
-        deadline: Instant,
-    ) {
-        let is_read = matches!(goal, Goal::Read);
-        let proposing = ProposeOp::new(client, key.clone(), goal, plain);
+    fn begin_proposing(&mut self, t: &mut Turn<'_>, proposing: ProposeOp, deadline: Instant) {
+        let (is_read, key) = (matches!(proposing.goal, Goal::Read), proposing.key.clone());
         let id = self.coordinator.begin(t, Operation::Propose(Box::new(proposing)), deadline);
         if is_read {
             return self.ask_replicas(t, id, None);
@@ -327,11 +322,14 @@ impl Mesh {
     /// Begins, or begins again: with the next turn where this node has the promises, else by asking for them.
     fn propose(&mut self, t: &mut Turn<'_>, id: OpId) {
         let Some(proposing) = self.coordinator.propose_op(id) else { return };
+        let is_first = !proposing.has_proposed && proposing.refusals == 0;
         // Whether a request was carried out long ago only a majority knows.
-        let is_first = !proposing.has_proposed && proposing.refusals == 0 && proposing.request().is_none();
+        let (is_request, begun) = (proposing.request().is_some(), proposing.begun);
+        let is_known = |record: &Record| begun.is_some_and(|begun| holds_all_since(record, begun));
         let key = proposing.key.clone();
         let route = self.membership.route_of(&key);
-        if let Some((ballot, record)) = self.next_turn(t, &key).filter(|_| is_first) {
+        let next_turn = self.next_turn(t, &key).filter(|(_, record)| !is_request || is_known(record));
+        if let Some((ballot, record)) = next_turn.filter(|_| is_first) {
             if let Some(proposing) = self.coordinator.propose_op(id) {
                 proposing.route = route;
             }
@@ -406,7 +404,7 @@ impl Mesh {
             let key = key.clone();
             match &question {
                 Question::Prepare(round) if node == me => self.step_prepare(t, me, id, &key, *round, request),
-                // What it is to remember it has remembered already.
+                // This node has remembered the requests already.
                 Question::Accept(record, _) if node == me => {
                     self.step_accept(t, me, id, &key, record.clone(), &[]);
                 }
@@ -494,7 +492,7 @@ impl Mesh {
         self.go_on(t, id, QuorumState { record, is_settled }, ballot);
     }
 
-    /// What was joined is durable, as far as something was lost in it.
+    /// Proposes the joined record: the loser of the join, if there is one, is durable.
     pub(in crate::mesh) fn propose_joined(
         &mut self,
         t: &mut Turn<'_>,
@@ -522,7 +520,7 @@ impl Mesh {
         else {
             return;
         };
-        let verdict = self.judge(t, &proposing, quorum_state, ballot);
+        let verdict = self.check(t, &proposing, quorum_state, ballot);
         let operation = Operation::Propose(proposing);
         self.coordinator.operations.insert(id, Pending { operation, started, deadline });
         match verdict {
@@ -581,7 +579,7 @@ impl Mesh {
             }
             match reply {
                 Some(reply) => self.answer_proposing(t, id, reply),
-                // What the change is made of is decided now.
+                // The record that the change builds on is decided now.
                 None => return self.propose(t, id),
             }
         }

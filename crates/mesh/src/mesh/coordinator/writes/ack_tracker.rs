@@ -8,7 +8,7 @@ use base::NodeId;
 #[derive(Debug, Default)]
 pub(super) struct AckTracker {
     acked: Vec<NodeId>,
-    /// Not waited for: down and not asked, without room, or it has refused the write.
+    /// Not waited for: down and not asked, without disk space, or it has refused the write.
     absent: Vec<NodeId>,
     /// Out of step when they were asked. They have hints, and are asked again as long as the client waits.
     late: Vec<NodeId>,
@@ -39,7 +39,7 @@ impl AckTracker {
         self.acked.contains(&node)
     }
 
-    /// It has answered, or needs not be waited for.
+    /// The node has answered, or need not be waited for.
     pub fn is_settled(&self, node: NodeId) -> bool {
         self.acked.contains(&node) || self.absent.contains(&node) || self.late.contains(&node)
     }
@@ -61,12 +61,12 @@ impl AckTracker {
         self.stand_ins.push((node, target));
     }
 
-    /// Those who are to be asked again.
+    /// The nodes to ask again; they are asked once.
     pub fn take_late(&mut self) -> Vec<NodeId> {
         std::mem::take(&mut self.late)
     }
 
-    /// Others keep the key now: all who have not acknowledged it are asked, by the new route. A stand-in that is a replica
+    /// The route has changed: the replicas of the new route that have not acknowledged the write are asked. A stand-in that is a replica
     /// by now still speaks for whom it stood in, so that it is counted once.
     pub fn reroute(&mut self, route: &Route) {
         (self.absent, self.late) = (Vec::new(), Vec::new());
@@ -78,7 +78,7 @@ impl AckTracker {
         route.is_met(&self.acked, wanted)
     }
 
-    /// Too few are left who have it or may yet say so.
+    /// Too few replicas have acknowledged the write or may still do so.
     pub fn is_out_of_reach(&self, route: &Route, wanted: Option<u8>) -> bool {
         if self.absent.is_empty() {
             return false;

@@ -1,6 +1,7 @@
 //! Carries a write out on the coordinator's own record: the stamp that it gets, its dot, and the record after it. A write that
 //! began elsewhere keeps the stamp of its origin, or the origin is told what is later (ADR 43).
 
+use super::collections::FoundElements;
 use crate::actor::Dot;
 use crate::frame::{Shard, StampCheck, StoreOutcome, StoreReason, WriteOrigin};
 use crate::hlc::Stamp;
@@ -9,13 +10,15 @@ use crate::mesh::remote_regions::streams::LoggedChange;
 use crate::mesh::replica::Replica;
 use crate::mesh::replica::records::LocalRecord;
 use crate::mesh::{Mesh, Turn};
-use crate::op::{self, Attributes, WriteEvent};
+use crate::mutant::Mutant;
+use crate::op::{self, Attributes, Op, WriteEvent};
 use crate::overlay::Seq;
 use crate::record::Record;
 use crate::request::Write;
+use crate::resolve::resolve;
 use base::Code;
 use base::limits::MESH_RECORD_BYTES_MAX;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -26,20 +29,20 @@ const SESSION_AHEAD_MAX: Duration = Duration::from_secs(3_600);
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stamped {
     Now,
-    /// That of an earlier moment.
+    /// The stamp of an earlier moment.
     At(Stamp),
-    /// A second one, behind what has superseded the first.
+    /// A second stamp, later than the write that superseded the first.
     Restamped(Stamp),
-    /// That of the node where it began.
+    /// The stamp of the node where the write began.
     ByOrigin(WriteOrigin),
 }
 
 /// A write that was applied here.
 pub(super) struct Applied {
-    /// What the others are sent.
+    /// The record that the others are sent.
     pub sent: Bytes,
     pub attempts: Option<(Key, Bytes)>,
-    /// What the client is told.
+    /// The record in the client's reply.
     pub record: Record,
     pub outcome: StoreOutcome,
     pub seq: Seq,
@@ -48,7 +51,7 @@ pub(super) struct Applied {
 /// Why a write was not applied here.
 pub(super) enum NotApplied {
     Refused(Code),
-    /// Its stamp is behind this one, and another is the origin's to give.
+    /// The write's stamp is older than this one, and only the node where it began may give another.
     Behind(Stamp, StampCheck),
     /// The key is decided by ballots.
     KeyDecided,
@@ -62,7 +65,7 @@ impl From<Code> for NotApplied {
 
 impl Replica {
     /// Whether a write that began elsewhere may be carried out here under the stamp that it has.
-    fn check_origin(
+    pub(super) fn check_origin(
         &self,
         write: &Write,
         shard: Shard,
@@ -72,8 +75,8 @@ impl Replica {
     ) -> Result<(), NotApplied> {
         let stamp = origin.stamp.max(after);
         let shown = local.record.as_ref().map_or(Stamp::ZERO, |record| record.header.stamp);
-        // What a majority has was gathered for a write with a request id, and is part of what is here.
-        let gathered = write.attributes.request.is_some();
+        // A majority's records were gathered for a write with a request id, and are part of the record here.
+        let gathered = write.attributes.once().is_some();
         let check = if gathered { StampCheck::Quorum } else { StampCheck::Replica };
         // This node has vouched that it gives no stamp so early any more, and what was deleted so late may be forgotten.
         let floor = self.promised.max(self.shards.marks(shard).of(self.actor.region));
@@ -99,11 +102,20 @@ impl Mesh {
         t: &mut Turn<'_>,
         write: &Write,
         stamped: Stamped,
+        found: Option<&FoundElements>,
     ) -> Result<Applied, NotApplied> {
         let shard = self.membership.shard_of(&write.key).ok_or(Code::UnknownSpace)?;
         let local = self.replica.load(t, &write.key);
         if self.replica.is_balloted(&write.key, local.record.as_ref()) && !planted(Mutant::PlainMixedIn) {
             return Err(NotApplied::KeyDecided);
+        }
+        let is_here = local.record.as_ref().is_some_and(Record::is_collection);
+        if write.kind.collection().is_some() || is_here && write.op == Op::Delete {
+            let nothing = FoundElements::default();
+            return self.apply_to_collection(t, write, shard, stamped, found.unwrap_or(&nothing));
+        }
+        if is_here {
+            return Err(Code::WrongType.into());
         }
         let remembered = self.replica.remembered(t, write);
         if self.replica.was_applied(t, write, shard, &local, remembered.as_ref(), stamped)?
@@ -148,6 +160,10 @@ impl Mesh {
             return Err(Code::RequestTooLarge.into());
         }
         let delta = written.delta.as_ref().map_or_else(|| full.clone(), Record::encode);
+        let unmerged = local.record.as_ref().filter(|_| written.full.header.replaces_apart());
+        if let Some(loss) = unmerged.and_then(|before| resolve(before, &written.full).conflict) {
+            self.replica.log_conflict(t, &write.key, &loss, event.dot.actor.region);
+        }
         let seq = self.replica.save(&write.key, shard, &local, &written.full, full);
         let (before, after) = (local.record.as_ref(), &written.full);
         self.append(t, &LoggedChange { key: &write.key, before, after, delta: &delta });

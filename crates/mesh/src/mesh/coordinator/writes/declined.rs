@@ -7,15 +7,17 @@ use crate::actor::RegionId;
 use crate::frame::{Frame, OpId};
 use crate::mesh::Operation;
 use crate::mesh::remote_regions::RemoteRegions;
+use crate::mutant::Mutant;
 use crate::request::{Missing, Reply};
 use base::NodeId;
+use base::mutant::planted;
 use std::time::Duration;
 
 /// Replicas with another topology are asked again after so long, then after twice as long, and so on.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 impl RemoteRegions {
-    /// What a write has come to that too few have: who of those that were needed has not said so.
+    /// The reply for a write that too few replicas have: it names those whose acknowledgement is missing.
     pub(super) fn shortfall(&self, writing: &WriteOp) -> Reply {
         let WriteOp { route, tracker, write, reached, .. } = writing;
         if tracker.is_met(route, write.w) {
@@ -32,7 +34,7 @@ impl RemoteRegions {
 }
 
 impl Mesh {
-    /// It has another topology, or does not serve yet, or cannot keep up: in a moment it may take it.
+    /// A replica declines: it has another topology, does not serve yet, or cannot keep up. In a moment it may take the write.
     pub(in crate::mesh) fn decline_write(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId) {
         let Some(writing) = self.coordinator.write_op(id) else { return };
         let is_replica = writing.route.contains(from);
@@ -55,7 +57,7 @@ impl Mesh {
         self.try_finish_write(t, id);
     }
 
-    /// Those who were out of step are by now in step, or will say again that they are not.
+    /// Sends the write again to replicas that were out of step: by now they take it, or decline again.
     pub(in crate::mesh) fn resend_write(&mut self, t: &mut Turn<'_>, id: OpId) {
         let Some(writing) = self.coordinator.write_op(id).filter(|writing| !writing.answered) else { return };
         let (key, record) = (writing.write.key.clone(), writing.record.clone());
@@ -77,7 +79,7 @@ impl Mesh {
         }
     }
 
-    /// It has no room for it, and will not have in time.
+    /// A replica has no disk space for the write, and will not have any in time.
     pub(in crate::mesh) fn refuse_write_for_space(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId) {
         let Some(writing) = self.coordinator.write_op(id) else { return };
         let (is_replica, target) = (writing.route.contains(from), writing.tracker.target(from));
@@ -128,7 +130,8 @@ impl Mesh {
         let Some(writing) = self.coordinator.write_op(id).filter(|writing| !writing.answered) else { return };
         let (route, tracker, w) = (&writing.route, &writing.tracker, writing.write.w);
         let must_be_filled = route.contains(me) && !tracker.is_acked(me);
-        if must_be_filled || !tracker.is_out_of_reach(route, w) {
+        let is_open = must_be_filled || !tracker.is_out_of_reach(route, w);
+        if is_open || planted(Mutant::RefusedAtDeadline) {
             return;
         }
         let Some(Operation::Write(writing)) =

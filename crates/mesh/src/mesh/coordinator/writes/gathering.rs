@@ -4,14 +4,14 @@
 use super::apply::Stamped;
 use super::{WriteStage, fetch};
 use crate::frame::{OpId, StoreReason, WriteOrigin};
-use crate::mesh::coordinator::forward::{Obstacle, TriedNodes};
 use crate::mesh::replica::Replica;
 use crate::mesh::{Mesh, Operation, Pending, Turn};
 use crate::moves::majority;
+use crate::mutant::Mutant;
 use crate::record::Record;
 use crate::request::Reply;
 use base::NodeId;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use bytes::Bytes;
 
 impl Replica {
@@ -65,7 +65,7 @@ impl Mesh {
             return;
         }
         heard.push(from);
-        let (key, request) = (writing.write.key.clone(), writing.write.attributes.request);
+        let (key, request) = (writing.write.key.clone(), writing.write.attributes.once());
         if let (Some(attempts), Some(request), Some(shard)) =
             (attempts, request, self.membership.shard_of(&key))
         {
@@ -80,15 +80,14 @@ impl Mesh {
         self.gathered(t, id);
     }
 
-    /// There is no room for what it must be judged by. Nothing was begun yet.
+    /// There is no space for what it must be judged by. Nothing was begun yet.
     fn forward_for_space(&mut self, t: &mut Turn<'_>, id: OpId) {
         let Some(Pending { operation: Operation::Write(writing), deadline, .. }) =
             self.coordinator.finish(id)
         else {
             return;
         };
-        let tried = TriedNodes::by(self.membership.me, Obstacle::FullDisk);
-        self.pass_on(t, writing.client, writing.write, tried, deadline);
+        self.pass_on_full_disk(t, writing.client, writing.write, deadline);
     }
 
     fn gathered(&mut self, t: &mut Turn<'_>, id: OpId) {
@@ -104,7 +103,7 @@ impl Mesh {
         let (write, client) = (writing.write.clone(), writing.client);
         let all_heard = heard_count == writing.route.read.len();
         if let Some(code) = self.replica.unknown_claim(t, &write) {
-            // Another replica may know of it.
+            // Another replica may know what the write claims to have seen.
             if all_heard {
                 self.coordinator.finish(id);
                 self.reply(t, client, Reply::Refused(code));

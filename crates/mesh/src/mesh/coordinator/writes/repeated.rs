@@ -2,7 +2,7 @@
 
 use super::apply::Stamped;
 use crate::actor::Dot;
-use crate::attempts::{Attempt, attempts_of, body_hash};
+use crate::attempts::{Attempt, Fate, attempts_of, body_hash, is_other, keep_ms};
 use crate::counter::CounterSums;
 use crate::frame::Shard;
 use crate::key::Key;
@@ -10,18 +10,18 @@ use crate::mesh::remote_regions::streams::LoggedChange;
 use crate::mesh::replica::Replica;
 use crate::mesh::replica::records::LocalRecord;
 use crate::mesh::{Mesh, Turn};
+use crate::mutant::Mutant;
 use crate::op::{self, Attributes, Op, WriteEvent};
 use crate::record::{Kind, Record};
 use crate::request::Write;
 use base::Code;
-use base::limits::MESH_REQUEST_KEEP_MILLIS;
-use base::mutant::{Mutant, planted};
+use base::mutant::planted;
 use bytes::Bytes;
 
 impl Replica {
     /// Where a write's request is remembered, and what is. A write under a condition is remembered with its key.
     pub(super) fn remembered(&self, t: &Turn<'_>, write: &Write) -> Option<(Key, LocalRecord)> {
-        let request = write.attributes.request.filter(|_| !write.is_decided())?;
+        let request = write.attributes.once().filter(|_| !write.is_decided())?;
         let key = write.key.of_request(request);
         let local = self.load(t, &key);
         (!planted(Mutant::RequestForgotten)).then_some((key, local))
@@ -38,7 +38,7 @@ impl Replica {
         remembered: Option<&(Key, LocalRecord)>,
         stamped: Stamped,
     ) -> Result<bool, Code> {
-        let Some(request) = write.attributes.request.filter(|_| !matches!(stamped, Stamped::Restamped(_)))
+        let Some(request) = write.attributes.once().filter(|_| !matches!(stamped, Stamped::Restamped(_)))
         else {
             return Ok(false);
         };
@@ -47,8 +47,7 @@ impl Replica {
         let by_clock = planted(Mutant::NoteExpiresByOwnClock);
         let noted = noted.filter(|noted| !by_clock || !noted.is_expired(t.now.wall_ms));
         let attempts = noted.map(attempts_of).unwrap_or_default();
-        let body = body_hash(write);
-        if attempts.iter().any(|attempt| attempt.body != body) {
+        if attempts.iter().any(|attempt| is_other(attempt.body, write)) {
             return Err(Code::RequestIdReused);
         }
         let Some(record) = &local.record else {
@@ -59,7 +58,7 @@ impl Replica {
         };
         // An attempt is behind nothing that was acknowledged before its request began: whatever shows in its place came after
         // it, or is concurrent with the request.
-        let here = |attempt: &Attempt| record.context.covers(attempt.dot);
+        let here = |attempt: &Attempt| attempt.fate != Fate::Refused && record.context.covers(attempt.dot);
         Ok(attempts.iter().any(here) || record.has_taken(request))
     }
 }
@@ -80,10 +79,11 @@ impl Mesh {
             added: after.added - before.added,
             subtracted: after.subtracted - before.subtracted,
         };
-        let attempt = Attempt { body: body_hash(write), dot: event.dot, before, change, is_decided: false };
+        let attempt =
+            Attempt { body: body_hash(write), dot: event.dot, before, change, fate: Fate::InRecord };
         let event = WriteEvent { dot: Dot { counter, ..event.dot }, ..event };
         let delta = self.write_note(t, (&key, &local), shard, attempt, event)?;
-        if let Some(request) = write.attributes.request {
+        if let Some(request) = write.attributes.once() {
             self.replica.undo_repeats(t, &write.key, shard, request);
         }
         Ok(Some((key, delta)))
@@ -100,7 +100,7 @@ impl Mesh {
     ) -> Result<Bytes, Code> {
         // A clock that is behind does not shorten it.
         let from_ms = t.now.wall_ms.max(event.stamp.ms());
-        let expires_ms = Some(from_ms.saturating_add(MESH_REQUEST_KEEP_MILLIS));
+        let expires_ms = Some(from_ms.saturating_add(keep_ms(attempt.body)));
         let attributes = Attributes { expires_ms, ..Attributes::default() };
         // Nor does one that is ahead end what is there.
         let wall_ms = if planted(Mutant::NoteExpiresByOwnClock) { event.wall_ms } else { 0 };

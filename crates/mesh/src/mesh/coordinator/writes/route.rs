@@ -3,9 +3,9 @@
 use crate::moves::majority;
 use base::NodeId;
 
-/// Who keeps a key now: whom reads ask, and who must have writes as well while a partition moves.
+/// The nodes that keep a key now: those that reads ask, and those that must have writes as well while a partition moves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::mesh) struct Route {
+pub(crate) struct Route {
     pub read: Vec<NodeId>,
     pub also: Vec<NodeId>,
 }
@@ -24,7 +24,7 @@ impl Route {
         wanted.map_or(majority(self.read.len()), usize::from)
     }
 
-    /// Whether as many as were wanted have it, of the old list as of the new.
+    /// Whether the wanted number of replicas has acknowledged, of the old list as of the new one.
     pub fn is_met(&self, acked: &[NodeId], wanted: Option<u8>) -> bool {
         let count = |list: &[NodeId]| list.iter().filter(|node| acked.contains(node)).count();
         let need = |list: &[NodeId]| wanted.map_or(majority(list.len()), usize::from).min(list.len());

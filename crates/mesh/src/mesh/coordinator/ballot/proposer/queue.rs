@@ -18,7 +18,7 @@ impl Mesh {
         self.start_ready(t);
     }
 
-    /// One after the other and not one within the other: many may be waiting that end as soon as they begin.
+    /// Starts the proposals that are ready, in a loop and not recursively: many may end as soon as they begin.
     pub(super) fn start_ready(&mut self, t: &mut Turn<'_>) {
         if std::mem::replace(&mut self.coordinator.proposals.is_beginning, true) {
             return;
