@@ -34,6 +34,8 @@ pub struct MemberParams {
     pub watch: coord::watch::Params,
     pub compaction: node::compactor::CompactorParams,
     pub history: coord::HistoryWindow,
+    /// Under what this start asks the other members for the digests of their states: no other process knows it.
+    pub digest_secret: u64,
 }
 
 /// A member that has read its files and has not yet done anything.
@@ -91,6 +93,7 @@ pub fn open(disk: Arc<dyn Disk>, params: &MemberParams, now: Instant) -> Result<
         history: params.history,
         watch: params.watch.clone(),
         leases: params.leases.clone(),
+        digest_secret: params.digest_secret,
         initial_members: params.initial_members.clone(),
     };
     let apply = guard::catch_damage(LIVE, || {

@@ -241,6 +241,7 @@ fn params(me: NodeId, voters: &[NodeId]) -> engine::MemberParams {
             election: Duration::from_micros(TICK_US * ELECTION_TICKS as u64),
             checkpoint_interval: Duration::from_millis(200),
         },
+        digest_secret: me.0,
         initial_members: voters.iter().map(founder).collect(),
         first_boot: Boot(1),
         wal_segment_bytes: 64 * 1_024,

@@ -160,7 +160,7 @@ impl Forge {
         let revision = Revision(input.number(&known) as i64);
         let round = |signal| Frame::PeerMessage(PeerMessage::Compaction(CompactionMessage { epoch, signal }));
         let ask = |question| Frame::LeaderQuestion { boot: Boot(one), token: ReplyToken(other), question };
-        let frame = match self.rng.between(0, 16) {
+        let frame = match self.rng.between(0, 18) {
             0 => Frame::ClientUrl(String::from_utf8_lossy(input.string()).into_owned()),
             1 => {
                 let mut out = vec![MEMBERS];
@@ -185,6 +185,11 @@ impl Forge {
                 Frame::LogAnswer { boot: Boot(input.number(&known)), round: input.number(&known), state }
             }
             11 => Frame::SteppedDown(Term(one)),
+            15 => Frame::PeerMessage(PeerMessage::DigestQuestion { index: Index(one & !0xff), nonce: other }),
+            16 => {
+                let digest = StateDigest { index: Index(one & !0xff), hash: other };
+                Frame::PeerMessage(PeerMessage::DigestAnswer { nonce: input.number(&known), digest })
+            }
             12 => Frame::LeaderAnswer { boot: Boot(one), token: ReplyToken(other), answer: None },
             _ => Frame::PeerMessage(PeerMessage::Digest(StateDigest {
                 index: Index(one & !0xff),

@@ -65,6 +65,8 @@ pub struct ApplyParams {
     pub compaction: compactor::CompactorParams,
     /// The history that compactions keep.
     pub history: HistoryWindow,
+    /// Known to this start of this member alone.
+    pub digest_secret: u64,
 }
 
 #[derive(Debug)]
@@ -191,7 +193,13 @@ impl Apply {
                 self.on_round(now, from, round, out)
             }
             ApplyInput::PeerMessage { from, message: PeerMessage::Digest(digest) } => {
-                self.on_digest(from, digest, out)
+                self.on_digest(now, from, digest, out)
+            }
+            ApplyInput::PeerMessage { from, message: PeerMessage::DigestQuestion { index, nonce } } => {
+                self.on_digest_question(from, index, nonce, out)
+            }
+            ApplyInput::PeerMessage { from, message: PeerMessage::DigestAnswer { nonce, digest } } => {
+                self.on_digest_answer(from, nonce, digest, out)
             }
             ApplyInput::TimeOfDay(millis) => self.mark_time(now, millis, out),
             ApplyInput::Leading(term) => {
@@ -216,6 +224,7 @@ impl Apply {
                 self.propose_bootstrap(out);
                 self.finish_found_replacement(now, out);
                 self.compact_when_due(now, out);
+                self.ask_for_digests_again(now, out);
                 self.clear_corrupt(out);
             }
         }
@@ -243,7 +252,7 @@ impl Apply {
             }
             assert_eq!(entry.at.index, self.applied.index.next(), "entries are applied without a gap");
             self.apply_entry(now, view, entry, out);
-            self.digest_when_due(out);
+            self.digest_when_due(now, out);
             if self.integrity.diverged {
                 return;
             }

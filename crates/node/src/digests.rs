@@ -51,12 +51,22 @@ impl StateDigests {
         self.known.remove(&member);
     }
 
+    pub fn hash_of(&self, member: NodeId, index: Index) -> Option<u64> {
+        self.known.get(&member)?.get(&index).copied()
+    }
+
+    /// Whether some member has another digest at this index than `me`.
+    pub fn differ(&self, me: NodeId, index: Index) -> bool {
+        let own = self.hash_of(me, index);
+        let differs =
+            |of_member: &BTreeMap<Index, u64>| of_member.get(&index).is_some_and(|hash| Some(*hash) != own);
+        own.is_some() && self.known.values().any(differs)
+    }
+
     /// Former members do not count.
     pub fn compare(&self, index: Index, members: &BTreeSet<NodeId>) -> DigestVerdict {
-        let known: Vec<(NodeId, u64)> = members
-            .iter()
-            .filter_map(|member| Some((*member, *self.known.get(member)?.get(&index)?)))
-            .collect();
+        let known: Vec<(NodeId, u64)> =
+            members.iter().filter_map(|member| Some((*member, self.hash_of(*member, index)?))).collect();
         let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
         known.iter().for_each(|(_, hash)| *counts.entry(*hash).or_default() += 1);
         if counts.len() < 2 {

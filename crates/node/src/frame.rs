@@ -76,6 +76,8 @@ const PEER_MESSAGE: u8 = 10;
 const LOG_QUESTION: u8 = 11;
 const LOG_ANSWER: u8 = 12;
 const STEPPED_DOWN: u8 = 13;
+/// A peer message that 0.1.0 does not know.
+const DIGEST_CHECK: u8 = 14;
 
 impl Frame {
     pub fn encode(&self) -> Bytes {
@@ -140,7 +142,7 @@ impl Frame {
                 state.encode(&mut out);
             }
             Frame::PeerMessage(message) => {
-                out.push(PEER_MESSAGE);
+                out.push(if message.is_digest_check() { DIGEST_CHECK } else { PEER_MESSAGE });
                 message.encode(&mut out);
             }
         }
@@ -149,7 +151,7 @@ impl Frame {
 
     /// Whether this release knows frames of this kind. Others are those of a later release, and are dropped.
     pub fn is_known(bytes: &[u8]) -> bool {
-        bytes.first().is_some_and(|kind| (RAFT..=STEPPED_DOWN).contains(kind))
+        bytes.first().is_some_and(|kind| (RAFT..=DIGEST_CHECK).contains(kind))
     }
 
     /// Of a round that confirms reads, or a heartbeat: small, and waited for by reads of several members.
@@ -209,9 +211,10 @@ impl Frame {
                 };
                 reader.is_empty().then_some(frame)
             }
-            PEER_MESSAGE => {
+            kind @ (PEER_MESSAGE | DIGEST_CHECK) => {
                 let message = PeerMessage::decode(&mut reader)?;
-                reader.is_empty().then_some(Frame::PeerMessage(message))
+                let fits = message.is_digest_check() == (kind == DIGEST_CHECK);
+                (reader.is_empty() && fits).then_some(Frame::PeerMessage(message))
             }
             _ => None,
         }
@@ -272,6 +275,11 @@ mod tests {
             Frame::SteppedDown(Term(300)),
             Frame::LogAnswer { boot: Boot(3), round: 300, state },
             Frame::PeerMessage(PeerMessage::Digest(StateDigest { index: Index(1_024), hash: u64::MAX })),
+            Frame::PeerMessage(PeerMessage::DigestQuestion { index: Index(1_024), nonce: u64::MAX }),
+            Frame::PeerMessage(PeerMessage::DigestAnswer {
+                nonce: 7,
+                digest: StateDigest { index: Index(1_024), hash: u64::MAX },
+            }),
             answer(None),
             answer(Some(Body::LeaseRenewed { ttl: 60, renewal })),
             answer(Some(Body::LeasesEnding(vec![EndingLease { id: LeaseId(-7), left_ms: 900 }]))),
@@ -295,5 +303,10 @@ mod tests {
         {
             assert_eq!(Frame::decode(Bytes::copy_from_slice(bytes)), None, "{bytes:?}");
         }
+        let question = Frame::PeerMessage(PeerMessage::DigestQuestion { index: Index(256), nonce: 1 });
+        let mut bytes = question.encode().to_vec();
+        assert!(Frame::is_known(&bytes));
+        bytes[0] = PEER_MESSAGE;
+        assert_eq!(Frame::decode(bytes.into()), None, "0.1.0 would close the stream");
     }
 }

@@ -53,6 +53,8 @@ base::mutants! {
     ForwardUnchecked = "forward-unchecked",
     /// Digests of indexes far ahead evict those of indexes that are compared.
     DigestsCrowdedOut = "digests-crowded-out",
+    /// A member believes digests that it did not ask for.
+    DigestsUnasked = "digests-unasked",
     /// A member that joins on an empty directory asks no member how far its log reaches.
     NewcomerAsksNone = "newcomer-asks-none",
 }
@@ -65,6 +67,7 @@ impl Mutant {
         Mutant::StagedUnchecked,
         Mutant::ForwardUnchecked,
         Mutant::DigestsCrowdedOut,
+        Mutant::DigestsUnasked,
         Mutant::NewcomerAsksNone,
     ];
 }

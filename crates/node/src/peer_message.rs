@@ -9,6 +9,16 @@ use base::{Index, Revision, Term};
 pub enum PeerMessage {
     Compaction(CompactionMessage),
     Digest(StateDigest),
+    /// What is the digest of the receiver's state at this index? The nonce is known to the receiver alone.
+    DigestQuestion {
+        index: Index,
+        nonce: u64,
+    },
+    /// The answer, with the nonce of the question: it comes from the member that was asked.
+    DigestAnswer {
+        nonce: u64,
+        digest: StateDigest,
+    },
 }
 
 /// The digest of the sender's state at this index.
@@ -50,14 +60,32 @@ const NOTICE: u8 = 2;
 const AGREED: u8 = 3;
 const REFUSED: u8 = 4;
 const DIGEST: u8 = 5;
+const DIGEST_QUESTION: u8 = 6;
+const DIGEST_ANSWER: u8 = 7;
 
 impl PeerMessage {
+    /// Part of a check of digests, which travels as a frame of its own kind.
+    pub(crate) fn is_digest_check(self) -> bool {
+        matches!(self, PeerMessage::DigestQuestion { .. } | PeerMessage::DigestAnswer { .. })
+    }
+
     pub(crate) fn encode(self, out: &mut Vec<u8>) {
         match self {
             PeerMessage::Compaction(round) => round.encode(out),
             PeerMessage::Digest(StateDigest { index, hash }) => {
                 out.push(DIGEST);
                 put_varint(out, index.0);
+                out.extend_from_slice(&hash.to_le_bytes());
+            }
+            PeerMessage::DigestQuestion { index, nonce } => {
+                out.push(DIGEST_QUESTION);
+                put_varint(out, index.0);
+                out.extend_from_slice(&nonce.to_le_bytes());
+            }
+            PeerMessage::DigestAnswer { nonce, digest: StateDigest { index, hash } } => {
+                out.push(DIGEST_ANSWER);
+                put_varint(out, index.0);
+                out.extend_from_slice(&nonce.to_le_bytes());
                 out.extend_from_slice(&hash.to_le_bytes());
             }
         }
@@ -68,6 +96,15 @@ impl PeerMessage {
             DIGEST => {
                 let index = Index(reader.varint()?);
                 Some(PeerMessage::Digest(StateDigest { index, hash: reader.u64()? }))
+            }
+            DIGEST_QUESTION => {
+                let index = Index(reader.varint()?);
+                Some(PeerMessage::DigestQuestion { index, nonce: reader.u64()? })
+            }
+            DIGEST_ANSWER => {
+                let (index, nonce) = (Index(reader.varint()?), reader.u64()?);
+                let digest = StateDigest { index, hash: reader.u64()? };
+                Some(PeerMessage::DigestAnswer { nonce, digest })
             }
             kind => CompactionMessage::decode(kind, reader).map(PeerMessage::Compaction),
         }

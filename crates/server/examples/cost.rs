@@ -257,6 +257,7 @@ fn machine(me: NodeId, initial_members: &[Member]) -> (Consensus, Apply) {
             watches_max: WATCHERS as usize,
         },
         leases: LeaseClockParams { election: Duration::MAX, checkpoint_interval: Duration::MAX },
+        digest_secret: 0,
         initial_members: initial_members.to_vec(),
         quota_bytes: 0,
         history: coord::HistoryWindow::NONE,

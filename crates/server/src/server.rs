@@ -563,6 +563,7 @@ fn engine_params(config: &Config, roster: &StartMembers) -> engine::MemberParams
             election: config.election,
             checkpoint_interval: LEASE_CHECKPOINT_INTERVAL,
         },
+        digest_secret: digest_secret(),
         initial_members: roster.initial_members.clone(),
         first_boot: first_boot(),
         wal_segment_bytes: config.wal_segment_bytes,
@@ -579,6 +580,12 @@ fn engine_params(config: &Config, roster: &StartMembers) -> engine::MemberParams
             watches_max: WATCHES_PER_STREAM_MAX,
         },
     }
+}
+
+/// No other process can guess it. Without the kernel's random numbers the clock is all there is.
+fn digest_secret() -> u64 {
+    let nanos = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_nanos() as u64);
+    tls::random().map_or_else(nanos, u64::from_le_bytes)
 }
 
 /// The start of the boot counter. A later disk begins higher, and no member starts every second for long.

@@ -143,6 +143,7 @@ impl Settings {
                 election: Duration::from_micros(self.tick_us * ELECTION_TICKS as u64),
                 checkpoint_interval: Duration::from_secs(3),
             },
+            digest_secret: host as u64,
             initial_members: first.iter().map(member_of).collect(),
             // In the product it is the time of the first start, in seconds.
             first_boot: Boot(1 + 1_000 * hosts[host].disks),

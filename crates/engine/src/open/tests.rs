@@ -41,6 +41,7 @@ fn params(voters: &[NodeId]) -> MemberParams {
             election: Duration::from_secs(1),
             checkpoint_interval: Duration::from_secs(1),
         },
+        digest_secret: 1,
         initial_members: Vec::new(),
         first_boot: Boot(100),
         wal_segment_bytes: 64 * 1_024,

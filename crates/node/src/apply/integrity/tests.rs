@@ -31,6 +31,9 @@ impl ReadView for Nothing {
 struct World {
     members: Vec<Apply>,
     index: u64,
+    now: Instant,
+    /// Questions are lost.
+    is_deaf: bool,
     /// What the leader proposed.
     proposed: Vec<Command>,
 }
@@ -54,6 +57,7 @@ fn machine(member: usize) -> Apply {
             watches_max: 1,
         },
         leases: lease_clock::LeaseClockParams { election: Duration::MAX, checkpoint_interval: Duration::MAX },
+        digest_secret: member as u64,
         initial_members: Vec::new(),
         quota_bytes: 0,
         history: coord::HistoryWindow::NONE,
@@ -70,7 +74,13 @@ fn machine(member: usize) -> Apply {
 
 impl World {
     fn new(count: usize) -> World {
-        let mut world = World { members: (0..count).map(machine).collect(), index: 0, proposed: Vec::new() };
+        let mut world = World {
+            members: (0..count).map(machine).collect(),
+            index: 0,
+            now: Instant::ZERO,
+            is_deaf: false,
+            proposed: Vec::new(),
+        };
         let initial_members = (0..count).map(|member| Member {
             id: id(member),
             name: format!("m{member}"),
@@ -85,10 +95,13 @@ impl World {
 
     fn step(&mut self, member: usize, input: ApplyInput) {
         let mut out = ApplyOutput::default();
-        self.members[member].step(Instant::ZERO, &Nothing, input, &mut out);
+        self.members[member].step(self.now, &Nothing, input, &mut out);
         let commands = out.proposals.into_iter().flat_map(|proposals| proposals.commands);
         self.proposed.extend(commands.filter_map(Command::decode));
         for (to, message) in out.peer_messages {
+            if self.is_deaf && matches!(message, PeerMessage::DigestQuestion { .. }) {
+                continue;
+            }
             self.step(to.0 as usize - 1, ApplyInput::PeerMessage { from: id(member), message });
         }
     }
@@ -116,6 +129,13 @@ impl World {
     fn put_until_compared(&mut self) {
         while !self.index.is_multiple_of(DIGEST_EVERY_ENTRIES) || self.index == 0 {
             self.commit(&[put("same")], None);
+        }
+    }
+
+    /// Another process says this to a member in the name of all others.
+    fn forge(&mut self, to: usize, message: PeerMessage) {
+        for other in (0..self.members.len()).filter(|other| *other != to) {
+            self.step(to, ApplyInput::PeerMessage { from: id(other), message });
         }
     }
 
@@ -177,4 +197,48 @@ fn the_planted_bug_would_let_it_go_on() {
     world.put_until_compared();
     plant(None);
     assert_eq!(world.diverged(), [false; 3], "which the test above would not let pass");
+}
+
+/// What is said to a member in the names of all others: about an index that it has applied, and about one to come.
+fn world_of_lies(to: usize) -> World {
+    let mut world = World::new(3);
+    world.put_until_compared();
+    let digest = |index| StateDigest { index: Index(index), hash: 7 };
+    for index in [DIGEST_EVERY_ENTRIES, 2 * DIGEST_EVERY_ENTRIES] {
+        world.forge(to, PeerMessage::Digest(digest(index)));
+        world.forge(to, PeerMessage::DigestAnswer { nonce: 0, digest: digest(index) });
+    }
+    world.commit(&[put("same")], None);
+    world.put_until_compared();
+    world
+}
+
+#[test]
+fn forged_digests_fence_no_member_and_raise_no_alarm() {
+    plant(None);
+    for to in 0..3 {
+        let world = world_of_lies(to);
+        assert_eq!((world.diverged(), world.index), (vec![false; 3], 2 * DIGEST_EVERY_ENTRIES));
+        assert!(world.proposed.is_empty(), "{:?}", world.proposed);
+    }
+    plant(Some(Mutant::DigestsUnasked.into()));
+    let world = world_of_lies(DIVERGED);
+    plant(None);
+    assert_eq!(world.diverged(), [false, false, true], "the planted bug believes them");
+}
+
+#[test]
+fn members_are_asked_again_until_they_answer() {
+    plant(None);
+    let mut world = World::new(3);
+    world.is_deaf = true;
+    world.commit(&[put("right")], Some(&[put("wrong")]));
+    world.put_until_compared();
+    world.is_deaf = false;
+    world.step(DIVERGED, ApplyInput::Tick);
+    assert_eq!(world.diverged(), [false; 3], "they were asked a moment ago");
+    world.now = world.now.after(ASK_AGAIN_AFTER);
+    (0..3).for_each(|member| world.step(member, ApplyInput::Tick));
+    assert_eq!(world.diverged(), [false, false, true]);
+    assert_eq!(world.proposed[0], Command::Alarm(AlarmCommand::Raise(corrupt(DIVERGED))));
 }
