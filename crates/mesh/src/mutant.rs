@@ -119,6 +119,8 @@ base::mutants! {
     FarStampTaken = "far-stamp-taken",
     /// No other replica is asked when one is late.
     SlowReplicaAwaited = "slow-replica-awaited",
+    /// A proposer that one replica has refused waits for one that says nothing.
+    RefusedAwaitsSilent = "refused-awaits-silent",
     /// What too few replicas can answer waits for its deadline, although that is known.
     RefusedAtDeadline = "refused-at-deadline",
     /// A refusal does not name those who did not answer.
@@ -214,6 +216,7 @@ impl Mutant {
         Mutant::MarkOfOneReplica,
         Mutant::FarStampTaken,
         Mutant::SlowReplicaAwaited,
+        Mutant::RefusedAwaitsSilent,
         Mutant::RefusedAtDeadline,
         Mutant::MissingUnnamed,
         Mutant::UnknownHandlerTaken,

@@ -34,8 +34,9 @@ pub fn found_by_members() -> Vec<PlantedBug> {
     all().into_iter().filter(|bug| !elsewhere.contains(bug)).collect()
 }
 
-/// Bugs of the data plane that show only over real files.
-pub const FOUND_BY_RINGS: [PlantedBug; 8] = [
+/// Bugs of the data plane that show only over real files, and those that the worlds of one promise more must find; tests of `mesh`
+/// find these too.
+pub const FOUND_BY_RINGS: [PlantedBug; 13] = [
     engine::Mutant::FlushOverstated.bug(),
     engine::Mutant::IncarnationNotSynced.bug(),
     mesh::Mutant::LossUnnoticed.bug(),
@@ -44,6 +45,11 @@ pub const FOUND_BY_RINGS: [PlantedBug; 8] = [
     mesh::Mutant::IdentityNotDurable.bug(),
     mesh::Mutant::FullAcknowledged.bug(),
     engine::Mutant::TornEndTrusted.bug(),
+    mesh::Mutant::ForwardStampedLate.bug(),
+    mesh::Mutant::PromiseUnchecked.bug(),
+    mesh::Mutant::RequestForgotten.bug(),
+    mesh::Mutant::SlowReplicaAwaited.bug(),
+    mesh::Mutant::RefusedAwaitsSilent.bug(),
 ];
 
 /// Bugs that worlds of several regions over real files must find; tests of `mesh` find some of them too.

@@ -8,7 +8,9 @@ use super::creation_history::CreationHistory;
 use super::history::RegisterHistory;
 use super::scenario::Scenario;
 use base::Rng;
-use mesh::{Attributes, Body, Context, Dot, Key, Kind, Op, Record, Reply, Request, Write};
+use mesh::{
+    Attributes, Body, Context, Dot, Get, Key, Kind, Level, Op, Record, Reply, Request, Session, Write,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const CLIENTS: usize = 6;
@@ -29,6 +31,10 @@ enum Doing {
     },
     /// A read of a key that is compared and set.
     Look,
+    /// The same, at the level LINEARIZABLE, with the last value when it began.
+    LookDecided {
+        floor: CasValue,
+    },
     Compare {
         value: u64,
     },
@@ -138,9 +144,14 @@ impl Clients {
     }
 
     fn begin(&mut self, client: usize, key: &str, doing: Doing, write: Option<Write>) -> (usize, Request) {
-        let request = match &write {
-            Some(write) => Request::write(write.clone()),
-            None => Request::Read { key: self.key(key), r: None },
+        let request = match (&write, &doing) {
+            (Some(write), _) => Request::write(write.clone()),
+            (None, Doing::LookDecided { .. }) => {
+                let (session, min) = (Session::default(), Context::default());
+                let key = self.key(key);
+                Request::Get(Box::new(Get { key, r: None, level: Level::Linearizable, session, min }))
+            }
+            (None, _) => Request::Read { key: self.key(key), r: None },
         };
         let nth = self.operations.len();
         self.operations.push(Operation { client, key: key.to_owned(), doing, write, done: false });
@@ -198,6 +209,10 @@ impl Clients {
         let key = format!("cas/{}", rng.between(0, COMPARED_KEYS));
         let seen = self.seen.remove(&(client, key.clone()));
         let Some((replaces, context)) = seen else {
+            if rng.chance(500_000) {
+                let floor = self.cas_history.floor(&key);
+                return self.begin(client, &key, Doing::LookDecided { floor }, None);
+            }
             return self.begin(client, &key, Doing::Look, None);
         };
         let value = self.cas_history.add(&key, replaces);
@@ -274,7 +289,7 @@ impl Clients {
             self.histories.get_mut(key).expect("what was written has a story").answered(*number, nth, now);
         }
         let told = match reply {
-            Reply::Written(_) | Reply::Found(_) | Reply::Conflict(_) => true,
+            Reply::Written(_) | Reply::Found(_) | Reply::Got(_) | Reply::Conflict(_) => true,
             Reply::Indeterminate { .. } | Reply::Unavailable { .. } | Reply::Refused(_) => false,
             other => return Err(format!("answer: {other:?} answers nothing that was asked")),
         };
@@ -288,6 +303,7 @@ impl Clients {
         match reply {
             Reply::Written(record) => self.hear_written(nth, record)?,
             Reply::Found(found) => self.hear_found(nth, found.as_deref())?,
+            Reply::Got(got) => self.hear_found(nth, got.record.as_deref())?,
             Reply::Conflict(record) => self.hear_conflict(nth, record)?,
             _ => unreachable!("the other answers say nothing"),
         }
@@ -312,7 +328,7 @@ impl Clients {
             Doing::Create { value } => self.creation_history.show(*value)?,
             Doing::Remove => {}
             Doing::Add { number } => self.counter_history.acknowledge(*number),
-            Doing::Read { .. } | Doing::Look | Doing::Seek | Doing::Count => {
+            Doing::Read { .. } | Doing::Look | Doing::LookDecided { .. } | Doing::Seek | Doing::Count => {
                 return Err("answer: a read is answered as a write".to_owned());
             }
         }
@@ -332,9 +348,12 @@ impl Clients {
                     .map_err(|wrong| format!("durability: {key} {wrong}, after {floor}"))?;
             }
             Doing::Look if *client == CLIENTS => self.cas_history.judge(key, found.and_then(number_in))?,
-            Doing::Look => {
+            Doing::Look | Doing::LookDecided { .. } => {
                 let seen = found
                     .map_or((None, Context::default()), |record| (number_in(record), record.context.clone()));
+                if let Doing::LookDecided { floor } = doing {
+                    self.cas_history.show(key, *floor, seen.0)?;
+                }
                 self.seen.insert((*client, key.clone()), seen);
             }
             Doing::Count => {

@@ -75,7 +75,15 @@ pub const ALL: [&Scenario; 6] =
 
 /// Where a planted bug shows.
 pub fn hunting_ground(bug: PlantedBug) -> &'static Scenario {
-    if bug == engine::Mutant::TornEndTrusted.bug() { &DAMAGED_LOGS } else { &STORM }
+    let grounds: [(PlantedBug, &'static Scenario); 6] = [
+        (engine::Mutant::TornEndTrusted.bug(), &DAMAGED_LOGS),
+        (mesh::Mutant::ForwardStampedLate.bug(), &LATE_WRITES),
+        (mesh::Mutant::PromiseUnchecked.bug(), &CONDITIONAL_WRITES),
+        (mesh::Mutant::RequestForgotten.bug(), &COUNTED_ONCE),
+        (mesh::Mutant::SlowReplicaAwaited.bug(), &ANSWER_TIMES),
+        (mesh::Mutant::RefusedAwaitsSilent.bug(), &ANSWER_TIMES),
+    ];
+    grounds.into_iter().find(|(mutant, _)| *mutant == bug).map_or(&STORM, |(_, scenario)| scenario)
 }
 
 pub fn by_name(name: &str) -> Option<&'static Scenario> {

@@ -7,6 +7,7 @@
 //! unknown outcome otherwise.
 
 mod queue;
+mod refusals;
 mod rerouting;
 
 use super::change::{ChangeOutcome, Proposal, QuorumState};
@@ -34,12 +35,6 @@ use std::time::Duration;
 
 /// Replicas that have not answered are asked again after so long.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// Replicas that declined are asked again after so long, then after twice as long, and so on.
-const DECLINED_ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
-/// A refused proposer waits at least so long, twice as long after the next refusal, and so on, within a bound.
-const PAUSE_MIN: Duration = Duration::from_millis(2);
-const PAUSE_DOUBLINGS_MAX: u32 = 6;
-
 /// The purpose of a ballot.
 #[derive(Clone, Debug)]
 pub(in crate::mesh) enum Goal {
@@ -213,16 +208,6 @@ impl Coordinator {
         match self.operations.get_mut(&id).map(|pending| &mut pending.operation) {
             Some(Operation::Propose(proposing)) => Some(proposing),
             _ => None,
-        }
-    }
-
-    /// A replica is not in step, does not serve yet or has no disk space: in a moment it may answer.
-    pub(in crate::mesh) fn decline_proposing(&mut self, t: &mut Turn<'_>, id: OpId) {
-        let Some(pending) = self.operations.get(&id) else { return };
-        let at = t.now.at.after(t.now.at.since(pending.started).max(DECLINED_ASK_AGAIN_AFTER));
-        if let Some(proposing) = self.propose_op(id).filter(|proposing| at < proposing.wake_at) {
-            proposing.wake_at = at;
-            self.timers.set(at, id);
         }
     }
 
@@ -592,50 +577,6 @@ impl Mesh {
         }
     }
 
-    /// A replica has promised a higher round.
-    fn refused(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId, passed: Option<Round>) {
-        let me = self.membership.me;
-        let Some(proposing) = self.coordinator.propose_op(id) else { return };
-        let is_replica = proposing.route.contains(from);
-        let (ProposeStage::Asking { refused, .. } | ProposeStage::Accepting { refused, .. }) =
-            &mut proposing.stage
-        else {
-            return;
-        };
-        if !is_replica || refused.contains(&from) {
-            return;
-        }
-        refused.push(from);
-        let refused = refused.clone();
-        proposing.seen = proposing.seen.max(passed);
-        let (key, in_reach) = (proposing.key.clone(), proposing.is_in_reach(&refused));
-        self.coordinator.proposals.leads.remove(&key);
-        let Some(proposing) = self.coordinator.propose_op(id) else { return };
-        if proposing.answered || in_reach {
-            return;
-        }
-        proposing.stage = ProposeStage::Waiting;
-        proposing.refusals += 1;
-        let at = t.now.at.after(pause(me, id, proposing.refusals));
-        proposing.wake_at = at;
-        self.coordinator.timers.set(at, id);
-    }
-
-    /// Asks again, or tries again.
-    pub(in crate::mesh) fn retry_proposal(&mut self, t: &mut Turn<'_>, id: OpId) {
-        let is_due = |proposing: &&mut ProposeOp| !proposing.answered && proposing.wake_at <= t.now.at;
-        let Some(proposing) = self.coordinator.propose_op(id).filter(is_due) else { return };
-        let (is_waiting, key) = (matches!(proposing.stage, ProposeStage::Waiting), proposing.key.clone());
-        let is_read = matches!(proposing.goal, Goal::Read);
-        let is_first = is_read
-            || self.coordinator.proposals.queues.get(&key).and_then(|queue| queue.front()) == Some(&id);
-        if !is_waiting {
-            self.send_ballot(t, id);
-        } else if is_first {
-            self.propose(t, id);
-        }
-    }
-
     fn answer_proposing(&mut self, t: &mut Turn<'_>, id: OpId, reply: Reply) {
         let Some(proposing) = self.coordinator.propose_op(id) else { return };
         proposing.answered = true;
@@ -670,11 +611,4 @@ impl Mesh {
 fn home_epoch(write: &Write) -> Option<u64> {
     let fence = write.attributes.fence.as_ref().filter(|fence| fence.lock == home::LOCK);
     fence.filter(|_| write.attributes.home.is_some()).map(|fence| fence.token)
-}
-
-/// Longer with every refusal, and not the same on two nodes.
-fn pause(node: NodeId, id: OpId, refusals: u32) -> Duration {
-    let most = PAUSE_MIN * 2u32.pow(refusals.min(PAUSE_DOUBLINGS_MAX));
-    let chance = base::rng::mix(node.0 ^ base::rng::mix(id.0 ^ u64::from(refusals) << 32));
-    PAUSE_MIN + most.mul_f64((chance % 1_000) as f64 / 1_000.0)
 }
