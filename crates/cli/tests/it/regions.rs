@@ -8,6 +8,7 @@ mod load;
 pub mod world;
 
 use crate::process::until;
+use crate::rest::{Answer, Rest};
 use load::{Client, Ledger};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -201,6 +202,44 @@ fn only_the_home_of_a_namespace_writes_it_and_regions_are_named_in_answers() {
     }
     assert_eq!(there.put("/v1/data/owned", r#"{"value": 3}"#).status, 200);
     assert_eq!(here.put("/v1/data/owned", r#"{"value": 4}"#).status, 421);
+}
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+const CREATE: (&str, &str) = ("x-conflict-resolution", "FAIL");
+const LINEARIZABLE: (&str, &str) = ("x-consistency-level", "LINEARIZABLE");
+
+/// What is decided once: a creation, a write and a read at the level LINEARIZABLE.
+fn decided(rest: Rest) -> [Answer; 3] {
+    let put = |header| rest.call("PUT", "/v1/data/k", &[JSON, header], br#"{"value": 1}"#);
+    [put(CREATE), put(LINEARIZABLE), rest.call("GET", "/v1/data/k", &[LINEARIZABLE], b"")]
+}
+
+#[test]
+fn what_is_decided_once_is_refused_outside_the_home_with_the_name_of_the_home() {
+    let world = World::start(2, 1);
+    let (here, there) = (world.regions[0].rest(0), world.regions[1].rest(0));
+    for answer in decided(here) {
+        let told = (answer.status, &answer.json()["error"]) == (409, &"home_needed".into());
+        assert!(told, "no region is its home: {}", answer.shown());
+    }
+    for rest in [here, there] {
+        assert_eq!(rest.put("/v1/namespaces/default/home", r#"{"region": "r0"}"#).json()["epoch"], 1);
+    }
+    let [created, written, read] = decided(here);
+    assert_eq!([created.status, written.status, read.status], [200; 3]);
+    let clock = read.header("x-vector-clock").expect("a read tells the clock").to_owned();
+    let compare = |rest: Rest| {
+        let headers = [JSON, ("x-if-vector-clock", clock.as_str())];
+        rest.call("PUT", "/v1/data/k", &headers, br#"{"value": 2}"#)
+    };
+    for answer in decided(there).into_iter().chain([compare(there)]) {
+        let body = answer.json();
+        assert_eq!((answer.status, &body["error"]), (421, &"not_home".into()), "{}", answer.shown());
+        assert_eq!((&body["home_region"], &body["home_epoch"]), (&"r0".into(), &1.into()));
+    }
+    assert_eq!([compare(here).status, compare(here).status], [200, 409], "once");
+    let [created, ..] = decided(here);
+    assert_eq!(created.status, 409, "it is there");
 }
 
 #[test]
