@@ -3,7 +3,7 @@
 //! and `bench-vs` compare with a real etcd, `console-load` measures the console beside many keys, `costs` counts instructions, `flake` finds tests that fail now and then,
 //! `fuzz` runs the fuzz targets, `malicious-peer` lies to real members on their peer ports, `hostile` measures honest clients
 //! beside hostile ones, `audit` holds the dependencies against deny.toml, `reference` writes the reference pages of the
-//! documents, `soak` runs every world of the simulator, `dist` makes the packages, `old-release` builds the
+//! documents, `restarts` measures how soon a killed cluster answers, `soak` runs every world of the simulator, `dist` makes the packages, `old-release` builds the
 //! release before this one for tests of upgrades.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks on its streams")]
@@ -21,6 +21,7 @@ mod hostile;
 mod malicious_peer;
 mod old_release;
 mod reference;
+mod restarts;
 mod soak;
 mod tidy;
 mod words;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Some("old-release") => old_release::run(root()),
         Some("malicious-peer") => malicious_peer::run(root(), std::env::args().skip(2).collect()),
         Some("reference") => reference::run(root()),
+        Some("restarts") => restarts::run(root(), std::env::args().skip(2).collect()),
         Some("soak") => soak::run(root(), std::env::args().skip(2).collect()),
         Some("hostile") => hostile::run(root(), std::env::args().skip(2).collect()),
         Some("--help" | "-h") => {
@@ -77,6 +79,7 @@ fn help() -> String {
         old_release::HELP,
         hostile::HELP,
         reference::HELP,
+        restarts::HELP,
         soak::HELP,
     ]
     .concat()
