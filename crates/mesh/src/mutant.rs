@@ -216,7 +216,6 @@ impl Mutant {
         Mutant::MarkOfOneReplica,
         Mutant::FarStampTaken,
         Mutant::SlowReplicaAwaited,
-        Mutant::RefusedAwaitsSilent,
         Mutant::RefusedAtDeadline,
         Mutant::MissingUnnamed,
         Mutant::UnknownHandlerTaken,
