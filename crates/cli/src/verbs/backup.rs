@@ -103,7 +103,7 @@ impl Backup {
                     true => verify::DamagedObjects::Removed,
                     false => verify::DamagedObjects::Stay,
                 };
-                verify::verify(&reader, damaged).await?;
+                print(verify::verify(&reader, damaged).await?.as_bytes())?;
                 match scratch {
                     Some(dir) => verify::restore_in(&reader, dir).await,
                     None => Ok(()),

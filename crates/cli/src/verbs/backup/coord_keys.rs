@@ -19,7 +19,7 @@ pub async fn restore(restore: &Restore, reader: &Reader<'_>) -> Result<(), Error
     let Some(coord) = &reader.manifest().coord else {
         return Err(Error::Incomplete("the backup has nothing of the coordination store".to_owned()));
     };
-    verify(reader, DamagedObjects::Stay).await?;
+    restore.print_summary(&verify(reader, DamagedObjects::Stay).await?)?;
     let mut file = tempfile::tempfile().map_err(Error::Output)?;
     coord_file(reader, coord, &mut file).await?;
     let (file, keys) = read_keys(file, restore.point()).await?;

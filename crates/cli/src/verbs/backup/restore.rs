@@ -156,7 +156,7 @@ impl Restore {
             return Err(Error::Incomplete("the backup has nothing of the data plane".to_owned()));
         };
         self.selection.check(mesh)?;
-        verify(reader, DamagedObjects::Stay).await?;
+        self.print_summary(&verify(reader, DamagedObjects::Stay).await?)?;
         let client = self.options.client()?;
         let mut restoring = Restoring {
             restore: self,

@@ -20,8 +20,8 @@ pub enum DamagedObjects {
     Removed,
 }
 
-/// Every flaw is told before it fails.
-pub async fn verify(reader: &Reader<'_>, damaged: DamagedObjects) -> Result<(), Error> {
+/// What to say of a whole backup. Every flaw is told before it fails.
+pub async fn verify(reader: &Reader<'_>, damaged: DamagedObjects) -> Result<String, Error> {
     let mut progress = Progress::new("verifying", "bytes", reader.manifest().content_bytes());
     let verified = ::backup::verify(reader, &mut |bytes| progress.update(bytes)).await?;
     progress.end();
@@ -31,7 +31,7 @@ pub async fn verify(reader: &Reader<'_>, damaged: DamagedObjects) -> Result<(), 
             "backup {id} is whole: {} objects, {} bytes, {} rows with {} elements of collections\n",
             verified.objects, verified.bytes, verified.rows, verified.elements
         );
-        return print(told.as_bytes());
+        return Ok(told);
     }
     if damaged == DamagedObjects::Removed {
         let dropped = reader.drop_damaged(&verified).await?;
