@@ -99,9 +99,10 @@ impl Backup {
             Backup::Verify { place, id, scratch, drop_damaged } => {
                 let (target, key) = place.open()?;
                 let reader = Reader::open(&target, key.as_ref(), id.as_deref()).await?;
-                let damaged = match drop_damaged {
-                    true => verify::DamagedObjects::Removed,
-                    false => verify::DamagedObjects::Stay,
+                let damaged = if *drop_damaged {
+                    verify::DamagedObjects::Removed
+                } else {
+                    verify::DamagedObjects::Stay
                 };
                 print(verify::verify(&reader, damaged).await?.as_bytes())?;
                 match scratch {

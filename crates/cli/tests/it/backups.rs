@@ -564,6 +564,41 @@ impl Drop for S3Server {
 }
 
 #[test]
+fn a_bucket_that_cannot_be_reached_and_a_damaged_manifest_are_named() {
+    let dir = TempDir::new().unwrap();
+    let target = dir.path().to_str().unwrap();
+    let (member, rest) = single();
+    let endpoint = member.client.to_string();
+    put(rest, "k", "v");
+    let closed = format!("127.0.0.1:{}", free_port());
+    let refused = althing()
+        .args(["backup", "create", "s3://backups/x", "--endpoints", &endpoint])
+        .envs([
+            ("AWS_ACCESS_KEY_ID", "test"),
+            ("AWS_SECRET_ACCESS_KEY", "secret"),
+            ("AWS_REGION", "us-east-1"),
+        ])
+        .env("AWS_ENDPOINT_URL", format!("http://{closed}"))
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{}", text(&refused));
+    assert!(text(&refused).contains(&closed), "{}", text(&refused));
+    backup(&["create", target, "--endpoints", &endpoint]);
+    let manifest = std::fs::read_dir(dir.path().join("backups")).unwrap().next().unwrap().unwrap().path();
+    let whole = std::fs::read(&manifest).unwrap();
+    std::fs::write(&manifest, &whole[..whole.len() - 1]).unwrap();
+    for words in [&["verify", target][..], &["restore", target, "--endpoints", &endpoint], &["ls", target]] {
+        let output = try_backup(words);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {}", text(&output));
+        let name = manifest.file_name().unwrap().to_str().unwrap();
+        assert!(text(&output).contains(name), "{words:?}: {}", text(&output));
+    }
+    let told = backup(&["create", target, "--endpoints", &endpoint]);
+    assert!(told.contains("Backup "), "a damaged manifest vouches for nothing: {told}");
+    assert!(backup(&["verify", target]).contains("is whole"));
+}
+
+#[test]
 fn a_bucket_keeps_backups_as_a_directory_does() {
     let Some(server) = S3Server::start() else { return };
     let at = std::net::SocketAddr::from(([127, 0, 0, 1], server.port));
