@@ -28,9 +28,15 @@ pub enum Error {
     #[error("backup {id} has format {version}, which this release does not read")]
     Version { id: String, version: u32 },
     #[error(
-        "another backup into {target} has not ended ({marker}): if no process writes there, remove that file"
+        "another backup into {target} has not ended ({marker}): if no process writes there, remove that file, or wait an hour"
     )]
     UnderWay { target: String, marker: String },
+    #[error("{target} is being pruned ({marker}): if no process does so, remove that file, or wait an hour")]
+    BeingPruned { target: String, marker: String },
+    #[error(
+        "this process stood still for an hour ({marker}), and others may have removed what it relies on: start it again"
+    )]
+    StoodStill { marker: String },
 }
 
 impl Error {

@@ -112,6 +112,9 @@ pub struct ObjectRef {
     pub name: String,
     /// The bytes of its content.
     pub bytes: u64,
+    /// The length with which it was stored; 0 in manifests that do not tell it.
+    #[serde(default)]
+    pub stored_bytes: u64,
 }
 
 impl Manifest {

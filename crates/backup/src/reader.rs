@@ -5,6 +5,7 @@ use crate::key::BackupKey;
 use crate::manifest::{BackupId, Manifest, ObjectRef};
 use crate::object;
 use crate::target::Target;
+use crate::verify::Verified;
 use crate::writer::{BACKUPS, manifest_path, object_path};
 use bytes::Bytes;
 
@@ -49,6 +50,21 @@ impl<'a> Reader<'a> {
 
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// Removes the objects that were found damaged, and names them: the next backup that needs them sends them again.
+    pub async fn drop_damaged(&self, found: &Verified) -> Result<Vec<String>, Error> {
+        let damaged = found.flaws.iter().filter_map(|flaw| match &flaw.error {
+            Error::Damaged { name, .. } => Some(name.clone()),
+            _ => None,
+        });
+        let mut dropped: Vec<String> = damaged.collect();
+        dropped.sort_unstable();
+        dropped.dedup();
+        for name in &dropped {
+            self.target.delete(&object_path(name)).await?;
+        }
+        Ok(dropped)
     }
 
     pub async fn content(&self, object: &ObjectRef) -> Result<Bytes, Error> {

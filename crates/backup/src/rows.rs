@@ -25,6 +25,10 @@ pub struct DataRow {
 }
 
 impl DataRow {
+    pub fn bytes(&self) -> u64 {
+        (self.key.len() + self.value.len()) as u64
+    }
+
     pub fn is_element(&self) -> bool {
         self.key.first() == Some(&BELOW_COLLECTION)
     }

@@ -14,6 +14,7 @@ mod plane;
 mod redis;
 mod resp;
 mod row;
+mod saved;
 mod source;
 mod table;
 
@@ -27,6 +28,7 @@ pub use lines::LineFile;
 pub use paths::open;
 pub use plane::{DataPlane, DataSource};
 pub use redis::{RedisLogin, RedisSource};
-pub use row::RowChecksum;
+pub use row::{Row, RowChecksum};
+pub use saved::SavedSource;
 pub use source::Source;
 pub use table::TableFile;

@@ -109,7 +109,7 @@ fn encode_millis(millis: i64) -> Vec<u8> {
     value
 }
 
-fn parse_row(key: &[u8], value: &[u8]) -> Option<TimeMark> {
+pub(crate) fn parse_row(key: &[u8], value: &[u8]) -> Option<TimeMark> {
     let revision = Revision(i64::from_be_bytes(key.try_into().ok()?));
     let mut reader = formatted(Bytes::copy_from_slice(value))?;
     let millis = reader.signed()?;

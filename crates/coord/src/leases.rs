@@ -76,7 +76,7 @@ impl Lease {
     }
 
     /// Without keys: those are found in the index.
-    pub(crate) fn decode(row: Bytes) -> Option<Lease> {
+    pub fn decode(row: Bytes) -> Option<Lease> {
         let mut reader = formatted(row)?;
         let (ttl, remaining) = (reader.signed()?, reader.signed()?);
         let granted = Index(reader.varint()?);

@@ -39,10 +39,11 @@ impl Rebase {
     }
 }
 
-/// Whether a row is kept and is not derived from etcd's rows of the keys.
+/// Whether a row is saved and is not derived from etcd's rows of the keys. The times of revisions are saved, for restores as of a time.
 pub fn is_beside_keys(table: Table, key: &[u8]) -> bool {
     let of_keys = matches!(table, Table::Versions | Table::Log | Table::Index);
-    survives_restore(table, key) && !of_keys && (table, key) != (Table::Meta, INDEXED_KEY)
+    let is_saved = survives_restore(table, key) || table == Table::Clock;
+    is_saved && !of_keys && (table, key) != (Table::Meta, INDEXED_KEY)
 }
 
 /// Whether a row of a backup belongs to the state itself. Which proposals were applied, and whatever else a

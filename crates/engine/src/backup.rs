@@ -6,15 +6,18 @@ mod error;
 mod export;
 mod first_format;
 mod head;
+mod keys;
 mod read;
 
 pub use error::BackupError;
+pub use keys::{SavedKey, SavedKeys};
 pub use read::{DigestRule, Source, Summary, Take, read};
 
 use crate::error::Error;
 use base::{ClusterId, NodeId};
 use bbolt::Writer;
 use bytes::Bytes;
+use coord::{PointError, RestorePoint};
 use disk::StoreView;
 use export::Export;
 use ring::digest::{self, SHA256, SHA256_OUTPUT_LEN as DIGEST_BYTES};
@@ -127,6 +130,28 @@ impl Iterator for Backup {
         }
         self.left_bytes -= piece.len() as u64;
         Some(piece.into())
+    }
+}
+
+/// What came after a backup is not in it.
+pub(crate) fn check_moment(point: RestorePoint, summary: &Summary) -> Result<(), BackupError> {
+    match (point, summary.taken) {
+        (RestorePoint::Time(millis), Some(taken)) if millis > taken.at_millis.cast_signed() => {
+            Err(BackupError::LaterTime { taken: base::date::rfc3339(taken.at_millis) })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl From<PointError> for Error {
+    fn from(error: PointError) -> Error {
+        match error {
+            PointError::Corrupt(row) => Error::Store(row),
+            PointError::Compacted(compacted) => BackupError::Compacted { compacted: compacted.0 }.into(),
+            PointError::Later(newest) => BackupError::Later { newest: newest.0 }.into(),
+            PointError::UnknownTime => BackupError::UnknownTime.into(),
+            PointError::FirstFormat => BackupError::FirstFormat.into(),
+        }
     }
 }
 

@@ -32,7 +32,7 @@ pub use member_log::MemberLog;
 pub use member_store::{MemberStore, MemberStoreParams, StagedStore};
 pub use mutant::Mutant;
 pub use open::{MemberParams, OpenedMember, open};
-pub use restore::{RestoredBackup, restore};
+pub use restore::{RestoreRules, RestoredBackup, restore};
 pub use snapshot::SnapshotStream;
 pub use store_owner::StoreOwner;
 pub use verify::{Faults, MemberReport, verify};

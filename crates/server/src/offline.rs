@@ -12,8 +12,9 @@ use engine::MemberStoreParams;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use engine::backup::{DigestRule, Source, Summary, read as read_backup};
-pub use engine::{Faults, MemberReport, MeshReport, RestoredBackup};
+pub use coord::RestorePoint;
+pub use engine::backup::{DigestRule, SavedKey, SavedKeys, Source, Summary, read as read_backup};
+pub use engine::{Faults, MemberReport, MeshReport, RestoreRules, RestoredBackup};
 
 /// The cluster that begins with a backup, as one of its members sees it.
 #[derive(Clone, Debug)]
@@ -24,13 +25,11 @@ pub struct NewMember {
     pub data_dir: PathBuf,
 }
 
-/// Makes a directory from a backup of ours or of etcd; `raise_by` of zero leaves the revision as it was. `progress` hears how many
-/// bytes were read.
+/// Makes a directory from a backup of ours or of etcd. `progress` hears how many bytes were read.
 pub fn restore(
     member: &NewMember,
     source: &mut dyn Source,
-    digest: DigestRule,
-    raise_by: i64,
+    rules: RestoreRules,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(RestoredBackup, Identity), Error> {
     // Only the identity goes into the directory, and not the addresses.
@@ -50,7 +49,7 @@ pub fn restore(
         chunk_bytes: SNAPSHOT_CHUNK_BYTES,
         unindexed_keys_max: UNINDEXED_KEYS_MAX,
     };
-    let restored = engine::restore(disk.clone(), member_store, source, digest, raise_by, progress)?;
+    let restored = engine::restore(disk.clone(), member_store, source, rules, progress)?;
     // Last: a directory with an identity is a whole one.
     identity::claim(&*disk, &member.data_dir, &roster.identity)?;
     drop(lock);

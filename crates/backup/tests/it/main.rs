@@ -3,8 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
 use backup::{
-    BackupId, BackupKey, CoordPart, Error, Manifest, ObjectRef, Pace, Reader, Target, Writer, list, prune,
-    verify,
+    BackupId, BackupKey, CoordPart, Error, Manifest, ObjectRef, Reader, Target, Writer, list, prune, verify,
 };
 use std::path::{Path, PathBuf};
 
@@ -25,7 +24,7 @@ fn manifest(id: &BackupId, objects: Vec<ObjectRef>) -> Manifest {
 
 async fn write(target: &Target, key: Option<&BackupKey>, ms: u64, contents: &[&[u8]]) -> Manifest {
     let id = BackupId::at_ms(ms);
-    let mut writer = Writer::begin(target, key, Pace::new(None), id.clone()).await.unwrap();
+    let mut writer = Writer::begin(target, key, id.clone()).await.unwrap();
     let mut objects = Vec::new();
     for content in contents {
         objects.push(writer.put(content).await.unwrap());
@@ -63,14 +62,14 @@ async fn a_backup_gives_its_contents_back_and_the_second_sends_only_what_is_new(
 async fn a_backup_that_was_interrupted_is_none_and_what_it_sent_is_not_sent_again() {
     let dir = tempfile::tempdir().unwrap();
     let target = target(dir.path());
-    let mut writer = Writer::begin(&target, None, Pace::new(None), BackupId::at_ms(1)).await.unwrap();
+    let mut writer = Writer::begin(&target, None, BackupId::at_ms(1)).await.unwrap();
     writer.put(&vec![9; 500_000]).await.unwrap();
     drop(writer);
     assert!(list(&target).await.unwrap().is_empty());
     assert!(matches!(Reader::open(&target, None, None).await, Err(Error::NoBackups(_))));
     let refused = prune(&target, None, 1, false).await;
     assert!(matches!(refused, Err(Error::UnderWay { .. })), "{refused:?}");
-    let mut again = Writer::begin(&target, None, Pace::new(None), BackupId::at_ms(2)).await.unwrap();
+    let mut again = Writer::begin(&target, None, BackupId::at_ms(2)).await.unwrap();
     again.put(&vec![9; 500_000]).await.unwrap();
     assert_eq!(again.sent_bytes(), 0);
 }

@@ -44,7 +44,12 @@ impl EtcdSource {
     }
 
     pub fn position(&self) -> Position {
-        Position::Range { revision: self.range.revision, next: self.range.key.to_vec(), done: self.done }
+        Position::Range {
+            revision: self.range.revision,
+            next: self.range.key.to_vec(),
+            done: self.done,
+            at_end: self.at_end,
+        }
     }
 
     /// At the revision of the run before. How many keys there are is not known before the end.

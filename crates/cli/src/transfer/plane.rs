@@ -246,7 +246,7 @@ pub struct DataSource {
     plane: DataPlane,
     prefix: String,
     next: String,
-    at_end: bool,
+    pub at_end: bool,
     pub total: u64,
     pub done: u64,
 }
@@ -260,7 +260,8 @@ impl DataSource {
     }
 
     pub fn position(&self) -> Position {
-        Position::Range { revision: 0, next: self.next.clone().into_bytes(), done: self.done }
+        let next = self.next.clone().into_bytes();
+        Position::Range { revision: 0, next, done: self.done, at_end: self.at_end }
     }
 
     pub fn go_on(&mut self, next: &[u8], done: u64) {
@@ -333,8 +334,7 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_counter_gets_the_difference_and_a_set_what_it_lacks() {
+    fn unconnected() -> DataPlane {
         let client = Client::new(client::Config {
             endpoints: vec!["127.0.0.1:1".to_owned()],
             dial_timeout: std::time::Duration::ZERO,
@@ -342,7 +342,30 @@ mod tests {
             login: None,
             tls: None,
         });
-        let mut plane = DataPlane::new(client.unwrap(), "default".to_owned());
+        DataPlane::new(client.unwrap(), "default".to_owned())
+    }
+
+    #[test]
+    fn a_source_that_was_read_to_its_end_is_not_read_again() {
+        let source = |at_end| DataSource {
+            plane: unconnected(),
+            prefix: String::new(),
+            next: String::new(),
+            at_end,
+            total: 2,
+            done: 2,
+        };
+        let text = serde_json::to_string(&source(true).position()).unwrap();
+        let position: Position = serde_json::from_str(&text).unwrap();
+        let mut again = crate::transfer::Source::Data(Box::new(source(false)));
+        again.go_on(&position).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        assert!(matches!(runtime.block_on(again.next()), Ok(None)), "no node is asked");
+    }
+
+    #[test]
+    fn a_counter_gets_the_difference_and_a_set_what_it_lacks() {
+        let mut plane = unconnected();
         let mut operations = |row: Row, found: Option<Row>| {
             let parts = plane.parts_of(&Change { row, found })?;
             Ok::<_, String>(

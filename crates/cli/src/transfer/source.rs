@@ -1,7 +1,7 @@
 //! Where rows come from: chunk by chunk, and after each chunk a position from which another run can go on.
 
 use super::row::Row;
-use super::{DataSource, EtcdSource, LineFile, RedisSource, TableFile};
+use super::{DataSource, EtcdSource, LineFile, RedisSource, SavedSource, TableFile};
 use crate::client::Error;
 use serde::{Deserialize, Serialize};
 
@@ -22,10 +22,26 @@ pub struct Chunk {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Position {
-    File { offset: u64, line: u64 },
-    List { nth: usize },
-    Range { revision: i64, next: Vec<u8>, done: u64 },
-    Scan { run_id: String, cursor: u64, done: u64 },
+    File {
+        offset: u64,
+        line: u64,
+    },
+    List {
+        nth: usize,
+    },
+    Range {
+        revision: i64,
+        next: Vec<u8>,
+        done: u64,
+        /// All keys were read.
+        #[serde(default)]
+        at_end: bool,
+    },
+    Scan {
+        run_id: String,
+        cursor: u64,
+        done: u64,
+    },
 }
 
 pub enum Source {
@@ -35,6 +51,7 @@ pub enum Source {
     Etcd(Box<EtcdSource>),
     Redis(Box<RedisSource>),
     Data(Box<DataSource>),
+    Saved(Box<SavedSource>),
 }
 
 impl Source {
@@ -51,6 +68,7 @@ impl Source {
             Source::Etcd(etcd) => etcd.next().await,
             Source::Redis(redis) => redis.next().await,
             Source::Data(data) => data.next().await,
+            Source::Saved(saved) => saved.next().await,
         }
     }
 
@@ -65,6 +83,7 @@ impl Source {
             Source::Etcd(etcd) => etcd.position(),
             Source::Redis(redis) => redis.position(),
             Source::Data(data) => data.position(),
+            Source::Saved(saved) => Position::List { nth: saved.done as usize },
         }
     }
 
@@ -80,12 +99,13 @@ impl Source {
                 redis.go_on(run_id, *cursor, *done);
                 Ok(())
             }
-            (Source::Etcd(etcd), Position::Range { revision, next, done }) => {
+            (Source::Etcd(etcd), Position::Range { revision, next, done, .. }) => {
                 etcd.go_on(*revision, next.clone(), *done);
                 Ok(())
             }
-            (Source::Data(data), Position::Range { next, done, .. }) => {
+            (Source::Data(data), Position::Range { next, done, at_end, .. }) => {
                 data.go_on(next, *done);
+                data.at_end = *at_end;
                 Ok(())
             }
             _ => Err(Error::Usage("the checkpoint is of another kind of source".to_owned())),
@@ -101,6 +121,7 @@ impl Source {
             Source::Etcd(etcd) => ("keys", etcd.total, etcd.done),
             Source::Redis(redis) => ("keys", redis.total, redis.done),
             Source::Data(data) => ("keys", data.total, data.done),
+            Source::Saved(saved) => ("keys", saved.total, saved.done),
         }
     }
 

@@ -1,10 +1,12 @@
 //! `althing backup`: both planes of a running cluster, saved into a directory or a bucket, looked at, verified, pruned and
 //! restored. The crate `backup` has the formats and the places; here are the calls to the cluster, and what is printed.
 
+mod coord_keys;
 mod create;
 mod nodes;
 mod restore;
 mod selection;
+mod told;
 mod verify;
 
 use super::{Error, Options, print};
@@ -45,6 +47,9 @@ pub enum Backup {
         /// Restore it, too, in a directory below this one, which is removed afterwards
         #[arg(long, value_name = "DIR")]
         scratch: Option<PathBuf>,
+        /// Remove objects that are damaged, so that the next backup sends them again
+        #[arg(long)]
+        drop_damaged: bool,
     },
     /// Removes old backups, and the objects that no other backup needs
     Prune {
@@ -91,10 +96,15 @@ impl Backup {
                 let text = serde_json::to_string_pretty(&summary(reader.manifest()));
                 print(format!("{}\n", text.unwrap_or_default()).as_bytes())
             }
-            Backup::Verify { place, id, scratch } => {
+            Backup::Verify { place, id, scratch, drop_damaged } => {
                 let (target, key) = place.open()?;
                 let reader = Reader::open(&target, key.as_ref(), id.as_deref()).await?;
-                verify::verify(&reader).await?;
+                let damaged = if *drop_damaged {
+                    verify::DamagedObjects::Removed
+                } else {
+                    verify::DamagedObjects::Stay
+                };
+                print(verify::verify(&reader, damaged).await?.as_bytes())?;
                 match scratch {
                     Some(dir) => verify::restore_in(&reader, dir).await,
                     None => Ok(()),

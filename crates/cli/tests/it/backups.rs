@@ -383,6 +383,83 @@ fn damaged_removed_and_truncated_objects_are_named_and_nothing_is_restored() {
 }
 
 #[test]
+fn the_backup_after_a_damage_is_whole_again() {
+    let dir = TempDir::new().unwrap();
+    let target = dir.path().to_str().unwrap();
+    let (member, rest) = single();
+    let endpoint = member.client.to_string();
+    (0..20).for_each(|n| put(rest, &format!("k{n}"), "v"));
+    let create = || backup(&["create", target, "--endpoints", &endpoint]);
+    create();
+    let victim = objects(dir.path()).swap_remove(0);
+    let whole = std::fs::read(&victim).unwrap();
+    std::fs::write(&victim, &whole[..whole.len() / 2]).unwrap();
+    create();
+    assert!(backup(&["verify", target]).contains("is whole"), "what was cut is sent again");
+    let mut flipped = std::fs::read(&victim).unwrap();
+    flipped[whole.len() / 2] ^= 1;
+    std::fs::write(&victim, flipped).unwrap();
+    let name = victim.file_name().unwrap().to_str().unwrap();
+    let dropped = try_backup(&["verify", target, "--drop-damaged"]);
+    assert_eq!(dropped.status.code(), Some(1));
+    assert!(text(&dropped).contains(&format!("removed object {name}")), "{}", text(&dropped));
+    create();
+    assert!(backup(&["verify", target]).contains("is whole"));
+}
+
+/// A verb of ours about keys of coordination, and what it prints.
+fn keys(member: &Member, words: &[&str]) -> String {
+    let output = althing().args(words).args(["--endpoints", &member.client.to_string()]).output().unwrap();
+    assert!(output.status.success(), "{words:?}: {}", text(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn keys_of_coordination_come_back_as_they_were_into_the_running_cluster() {
+    let dir = TempDir::new().unwrap();
+    let target = dir.path().join("backups");
+    let target = target.to_str().unwrap();
+    let (member, _) = single();
+    for name in ["app/1", "app/2", "app/3"] {
+        keys(&member, &["put", name, "old"]);
+    }
+    let told: Value = serde_json::from_str(&keys(&member, &["get", "app/1", "-w", "json"])).unwrap();
+    let revision = told["header"]["revision"].to_string();
+    keys(&member, &["put", "app/1", "broken"]);
+    keys(&member, &["del", "app/2"]);
+    keys(&member, &["backup", "create", target]);
+    let restore = |words: &[&str]| {
+        let always = ["backup", "restore", target, "--coord", "--prefix", "app/", "--to-revision", &revision];
+        keys(&member, &[&always, words].concat())
+    };
+    let told = restore(&["--dry-run", "--replace"]);
+    assert!(told.contains("replace app/1\nrestore app/2\nkeep app/3\n"), "{told}");
+    for line in restore(&["--dry-run", "-w", "json"]).lines() {
+        let told: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(told["outcome"] == "restore", told["key"] == "app/2", "{told}");
+    }
+    let all = |prefix: &str| keys(&member, &["get", prefix, "--prefix"]);
+    assert_eq!(all("app/"), "app/1\nbroken\napp/3\nold\n", "nothing was written");
+    assert!(restore(&["--as-prefix", "was/"]).contains("Restored 3 keys of coordination"));
+    assert_eq!(all("was/"), "was/1\nold\nwas/2\nold\nwas/3\nold\n");
+    let told = restore(&[]);
+    assert!(
+        told.contains("Restored 1 keys of coordination; 1 had that value, 1 hold something else"),
+        "{told}"
+    );
+    restore(&["--replace"]);
+    assert_eq!(all("app/"), "app/1\nold\napp/2\nold\napp/3\nold\n");
+    let later = try_backup(&["restore", target, "--to-revision", "1000", "--coord"]);
+    assert!(!later.status.success());
+    let new = dir.path().join("new");
+    let earlier =
+        backup(&["restore", target, "--to-revision", &revision, "--data-dir", new.to_str().unwrap()]);
+    assert!(earlier.contains(&format!("keys as of revision {revision}")), "{earlier}");
+    let verified = althing().arg("verify").arg(&new).output().unwrap();
+    assert!(text(&verified).contains("3 keys, 3 versions"), "{}", text(&verified));
+}
+
+#[test]
 fn a_part_is_restored_under_another_name_and_what_is_there_stays_unless_replaced() {
     let dir = TempDir::new().unwrap();
     let target = dir.path().join("backups");
@@ -484,6 +561,41 @@ impl Drop for S3Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+#[test]
+fn a_bucket_that_cannot_be_reached_and_a_damaged_manifest_are_named() {
+    let dir = TempDir::new().unwrap();
+    let target = dir.path().to_str().unwrap();
+    let (member, rest) = single();
+    let endpoint = member.client.to_string();
+    put(rest, "k", "v");
+    let closed = format!("127.0.0.1:{}", free_port());
+    let refused = althing()
+        .args(["backup", "create", "s3://backups/x", "--endpoints", &endpoint])
+        .envs([
+            ("AWS_ACCESS_KEY_ID", "test"),
+            ("AWS_SECRET_ACCESS_KEY", "secret"),
+            ("AWS_REGION", "us-east-1"),
+        ])
+        .env("AWS_ENDPOINT_URL", format!("http://{closed}"))
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{}", text(&refused));
+    assert!(text(&refused).contains(&closed), "{}", text(&refused));
+    backup(&["create", target, "--endpoints", &endpoint]);
+    let manifest = std::fs::read_dir(dir.path().join("backups")).unwrap().next().unwrap().unwrap().path();
+    let whole = std::fs::read(&manifest).unwrap();
+    std::fs::write(&manifest, &whole[..whole.len() - 1]).unwrap();
+    for words in [&["verify", target][..], &["restore", target, "--endpoints", &endpoint], &["ls", target]] {
+        let output = try_backup(words);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {}", text(&output));
+        let name = manifest.file_name().unwrap().to_str().unwrap();
+        assert!(text(&output).contains(name), "{words:?}: {}", text(&output));
+    }
+    let told = backup(&["create", target, "--endpoints", &endpoint]);
+    assert!(told.contains("Backup "), "a damaged manifest vouches for nothing: {told}");
+    assert!(backup(&["verify", target]).contains("is whole"));
 }
 
 #[test]

@@ -35,4 +35,19 @@ pub enum BackupError {
 
     #[error("there are bytes after the end of the backup")]
     TooLong,
+
+    #[error("what is older than revision {compacted} was compacted before the backup was taken")]
+    Compacted { compacted: i64 },
+
+    #[error("the newest revision of the backup is {newest}: a later backup has later ones")]
+    Later { newest: i64 },
+
+    #[error("the backup was taken at {taken}: a later backup has what came then")]
+    LaterTime { taken: String },
+
+    #[error("the backup does not have the times of revisions so long ago: give a revision")]
+    UnknownTime,
+
+    #[error("a backup of release 0.1.0 is restored as a whole only")]
+    FirstFormat,
 }

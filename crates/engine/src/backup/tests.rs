@@ -1,8 +1,10 @@
 //! A backup taken, read back, damaged everywhere, and restored into another directory.
 
+mod points;
+
 use super::*;
 use crate::member_store::{LIVE, MemberStoreParams};
-use crate::restore::restore;
+use crate::restore::{RestoreRules, restore};
 use crate::verify::verify;
 use base::{Boot, Index, Position, ProposalId, Revision, Term};
 use coord::request::{Delete, Put};
@@ -33,9 +35,6 @@ impl Records for Kept<'_> {
 
 /// A store with keys, a lease, deletes and a past.
 fn filled() -> (SimDisk, State) {
-    let disk = SimDisk::new(3);
-    let mut state = State::empty();
-    let mut changes = Vec::new();
     let mut commands = vec![Command::LeaseGrant(Grant { id: base::LeaseId(7), ttl: 60 })];
     for n in 0..40u8 {
         commands.push(Command::Put(Put {
@@ -46,6 +45,15 @@ fn filled() -> (SimDisk, State) {
         }));
     }
     commands.push(Command::Delete(Delete { keys: base::KeyRange::single("k\u{3}".into()), prev_kv: false }));
+    let (disk, state, _) = filled_by(commands);
+    (disk, state)
+}
+
+/// A store in which these were applied, and the changes that they made.
+fn filled_by(commands: Vec<Command>) -> (SimDisk, State, Vec<Change>) {
+    let disk = SimDisk::new(3);
+    let mut state = State::empty();
+    let mut changes = Vec::new();
     let mut applied = Position::ORIGIN;
     for (seq, command) in (1..).zip(commands) {
         applied = Position { index: Index(seq), term: Term(2) };
@@ -69,7 +77,7 @@ fn filled() -> (SimDisk, State) {
             state.take_rows(put);
         })
         .unwrap();
-    (disk, state)
+    (disk, state, changes)
 }
 
 fn taken() -> BackupOrigin {
@@ -77,8 +85,13 @@ fn taken() -> BackupOrigin {
 }
 
 fn backup_of(disk: &SimDisk) -> Vec<u8> {
+    backup_taken_at(disk, taken().at_millis)
+}
+
+fn backup_taken_at(disk: &SimDisk, at_millis: u64) -> Vec<u8> {
     let store = Store::open(Arc::new(disk.clone()), LIVE, CACHE).unwrap();
-    let mut backup = Backup::begin(Arc::new(store.view().unwrap()), taken(), 600, &mut || ()).unwrap();
+    let taken = BackupOrigin { at_millis, ..taken() };
+    let mut backup = Backup::begin(Arc::new(store.view().unwrap()), taken, 600, &mut || ()).unwrap();
     let mut bytes = Vec::new();
     let total = backup.left_bytes();
     while let Some(piece) = backup.next() {
@@ -99,12 +112,15 @@ fn restored(bytes: &[u8], raise_by: i64) -> (SimDisk, Revision) {
         Arc::new(disk.clone()),
         PARAMS,
         &mut Cursor::new(bytes),
-        DigestRule::Required,
-        raise_by,
+        rules(raise_by, RestorePoint::Newest),
         &mut |_| {},
     )
     .unwrap();
     (disk, done.revision)
+}
+
+fn rules(raise_by: i64, point: RestorePoint) -> RestoreRules {
+    RestoreRules { digest: DigestRule::Required, raise_by, point }
 }
 
 fn load(disk: &SimDisk) -> State {
@@ -216,8 +232,8 @@ fn a_damaged_backup_leaves_no_store_behind() {
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     let disk = SimDisk::new(4);
-    restore(Arc::new(disk.clone()), PARAMS, &mut Cursor::new(bytes), DigestRule::Required, 5, &mut |_| {})
-        .unwrap_err();
+    let rules = rules(5, RestorePoint::Newest);
+    restore(Arc::new(disk.clone()), PARAMS, &mut Cursor::new(bytes), rules, &mut |_| {}).unwrap_err();
     assert_eq!(disk.list().unwrap(), Vec::<String>::new());
 }
 

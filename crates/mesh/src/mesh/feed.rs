@@ -310,7 +310,7 @@ impl Mesh {
             }
         }
         if let Some(since) = &scan.since {
-            answer.next = self.scan_conflicts(t, scan, since, &mut page);
+            answer.next = self.scan_conflicts(t, scan, since, place, &mut page);
         }
         answer.rows = page.rows;
     }
@@ -408,11 +408,12 @@ impl Mesh {
         t: &Turn<'_>,
         scan: &FeedScan,
         since: &FeedCursor,
+        place: Option<Bytes>,
         page: &mut FeedScanPage,
     ) -> Option<Bytes> {
         let (_, end) = rows::conflict_range();
         let begin = rows::conflict(since.least(), 0);
-        let from = scan.next.clone().map_or(begin.clone(), |next| next.max(begin));
+        let from = place.map_or(begin.clone(), |place| place.max(begin));
         let mut next = None;
         self.replica.storage.scan(t.rows, &from, &end, &mut |row, value| {
             if page.is_full() {

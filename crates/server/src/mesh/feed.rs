@@ -24,8 +24,6 @@ const TICK: Duration = Duration::from_millis(50);
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the follower goes on without consumers.
 const IDLE_MAX: Duration = Duration::from_secs(10);
-/// Consumers that wait to be let in.
-const JOINS_MAX: usize = 64;
 
 /// A change, the same for all consumers.
 #[derive(Debug)]
@@ -85,6 +83,27 @@ struct Join {
 struct Outlet {
     sender: Sender<FeedMessage>,
     waiting_bytes: Arc<AtomicUsize>,
+    _slot: ConsumerSlot,
+}
+
+/// One of the consumers that there may be, from when it asks until it is let go.
+struct ConsumerSlot {
+    taken: Arc<AtomicUsize>,
+}
+
+impl ConsumerSlot {
+    /// None if all are taken.
+    fn take(taken: &Arc<AtomicUsize>) -> Option<ConsumerSlot> {
+        let more = |taken: usize| (taken < FEED_CONSUMERS_MAX).then_some(taken + 1);
+        taken.fetch_update(Relaxed, Relaxed, more).ok()?;
+        Some(ConsumerSlot { taken: taken.clone() })
+    }
+}
+
+impl Drop for ConsumerSlot {
+    fn drop(&mut self) {
+        self.taken.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Outlet {
@@ -115,7 +134,7 @@ impl Outlet {
 #[derive(Default)]
 pub(crate) struct FeedHub {
     joins: Mutex<Option<Sender<Join>>>,
-    consumers: AtomicUsize,
+    consumers: Arc<AtomicUsize>,
 }
 
 impl FeedHub {
@@ -128,18 +147,17 @@ impl MeshHandle {
     /// A stream of the changes of the data plane, as far as the subscription goes.
     pub fn follow(&self, subscription: Subscription) -> Result<FeedReceiver, Code> {
         let hub = &self.core.mesh.feed;
-        if hub.consumers.load(Relaxed) >= FEED_CONSUMERS_MAX {
-            return Err(Code::TooManyRequests);
-        }
+        let slot = ConsumerSlot::take(&hub.consumers).ok_or(Code::TooManyRequests)?;
         let (sender, inbox) = channel(FEED_INBOX_MESSAGES_MAX);
         let waiting_bytes = Arc::new(AtomicUsize::new(0));
-        let outlet = Outlet { sender, waiting_bytes: waiting_bytes.clone() };
+        let outlet = Outlet { sender, waiting_bytes: waiting_bytes.clone(), _slot: slot };
         let join = Join { subscription, outlet };
         let mut joins = hub.joins();
         // A follower that has ended takes none in any more.
         let running = joins.take().filter(|joins| !joins.is_closed());
         let running = running.unwrap_or_else(|| {
-            let (sender, joins) = channel(JOINS_MAX);
+            // Each that waits to be let in has a slot, so that there is space for all of them.
+            let (sender, joins) = channel(FEED_CONSUMERS_MAX);
             tokio::spawn(FeedLoop::new(self.clone_without_worker(), joins).run());
             sender
         });
@@ -189,7 +207,6 @@ impl FeedLoop {
                 _ = ticks.tick() => self.tick(),
             }
             self.ask();
-            self.mesh.core.mesh.feed.consumers.store(self.consumers.len(), Relaxed);
         }
     }
 
@@ -310,4 +327,21 @@ fn size_of_change(change: &FeedChange) -> usize {
             FeedChange::Record(record) => size(record),
             FeedChange::Conflict(conflict) => size(&conflict.winner) + size(&conflict.loser),
         }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_consumers_are_let_in_as_there_may_be_and_each_gives_its_slot_back() {
+        let taken = Arc::new(AtomicUsize::new(0));
+        let mut slots: Vec<ConsumerSlot> =
+            std::iter::from_fn(|| ConsumerSlot::take(&taken)).take(2 * FEED_CONSUMERS_MAX).collect();
+        assert_eq!(slots.len(), FEED_CONSUMERS_MAX);
+        slots.pop();
+        assert!(ConsumerSlot::take(&taken).is_some());
+        drop(slots);
+        assert_eq!(taken.load(Relaxed), 0);
+    }
 }

@@ -9,7 +9,7 @@ use crate::progress::Progress;
 use crate::verbs::snapshot::save::{NICENESS, TrailingDigest};
 use ::backup::{
     BackupId, BackupKey, CoordPart, Copies, DataRow, MANIFEST_VERSION, Manifest, MergedRow, MeshPart,
-    NamespaceEntry, NodeEntry, ObjectRef, Pace, PartitionPart, RowChunks, Target, Writer,
+    NamespaceEntry, NodeEntry, ObjectRef, Pace, PartitionPart, RowChunks, RowPass, Target, Writer,
 };
 use bytes::Bytes;
 use clap::Args;
@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub struct Create {
     #[command(flatten)]
     place: TargetArgs,
-    /// How many bytes are sent in a second at most, as 500KB, 20MB or 1GB
+    /// How many bytes are read from the nodes in a second at most, as 500KB, 20MB or 1GB; no more are sent to the target
     #[arg(long, value_name = "BYTES", value_parser = rate::parse)]
     limit_rate: Option<u64>,
     #[command(flatten)]
@@ -86,9 +86,10 @@ impl Create {
         cut_ms: u64,
         mut nodes: Vec<Node>,
     ) -> Result<Manifest, Error> {
-        let mut writer = Writer::begin(target, key, Pace::new(self.limit_rate), id.clone()).await?;
-        let saved = match save_coord(&mut writer, &nodes).await {
-            Ok(coord) => save_mesh_retrying(&mut writer, &mut nodes).await.map(|mesh| (coord, mesh)),
+        let mut writer = Writer::begin(target, key, id.clone()).await?;
+        let mut saver = Saver { writer: &mut writer, pace: Pace::new(self.limit_rate) };
+        let saved = match saver.save_coord(&nodes).await {
+            Ok(coord) => saver.save_mesh_retrying(&mut nodes).await.map(|mesh| (coord, mesh)),
             Err(error) => Err(error),
         };
         let (coord, mesh) = match saved {
@@ -115,80 +116,114 @@ impl Create {
     }
 }
 
-/// From the first node that has the coordination store.
-async fn save_coord(writer: &mut Writer<'_>, nodes: &[Node]) -> Result<CoordPart, Error> {
-    let mut trouble = Error::Incomplete("no member can be reached".to_owned());
-    for node in nodes {
-        match node.client.snapshot().await {
-            Ok(pieces) => return save_pieces(writer, node, pieces).await,
-            Err(error) => trouble = error.into(),
-        }
-    }
-    Err(trouble)
+struct Saver<'a, 'b> {
+    writer: &'a mut Writer<'b>,
+    /// Of what is read. What is sent is less: rows that nodes have in common are sent once, and compressed.
+    pace: Pace,
 }
 
-async fn save_pieces(
-    writer: &mut Writer<'_>,
-    node: &Node,
-    mut pieces: tonic::Streaming<proto::etcdserverpb::SnapshotResponse>,
-) -> Result<CoordPart, Error> {
-    let (mut objects, mut content): (Vec<ObjectRef>, Vec<u8>) = (Vec::new(), Vec::new());
-    let (mut digest, mut bytes, mut progress) = (TrailingDigest::default(), 0, None);
-    while let Some(piece) = pieces.message().await.map_err(client::Error::from)? {
-        digest.add(&piece.blob);
-        bytes += piece.blob.len() as u64;
-        content.extend_from_slice(&piece.blob);
-        while content.len() >= PIECE_BYTES {
-            let rest = content.split_off(PIECE_BYTES);
-            objects.push(writer.put(&content).await?);
-            content = rest;
-        }
-        let total = bytes + piece.remaining_bytes;
-        progress.get_or_insert_with(|| Progress::new("saving keys", "bytes", total)).update(bytes);
-    }
-    if !content.is_empty() {
-        objects.push(writer.put(&content).await?);
-    }
-    if let Some(progress) = progress {
-        progress.end();
-    }
-    if !digest.matches_the_end() {
-        return Err(Error::Digest);
-    }
-    let member = format!("{:x}", node.about.node);
-    Ok(CoordPart { member, revision: node.about.revision, bytes, objects })
-}
-
-async fn save_mesh_retrying(writer: &mut Writer<'_>, nodes: &mut [Node]) -> Result<MeshPart, Error> {
-    for attempt in 1.. {
-        match save_mesh(writer, nodes).await {
-            Ok(mesh) => return Ok(mesh),
-            Err(Trouble::Failed(error)) => return Err(error),
-            Err(Trouble::RingChanged) if attempt >= ATTEMPTS => {
-                let message = "the ring keeps changing: take the backup when `althing ring` shows no moves";
-                return Err(Error::Incomplete(message.to_owned()));
-            }
-            Err(Trouble::RingChanged) => {
-                tokio::time::sleep(PAUSE).await;
-                nodes::refresh(nodes).await?;
+impl Saver<'_, '_> {
+    /// From the first node that has the coordination store.
+    async fn save_coord(&mut self, nodes: &[Node]) -> Result<CoordPart, Error> {
+        let mut trouble = Error::Incomplete("no member can be reached".to_owned());
+        for node in nodes {
+            match node.client.snapshot().await {
+                Ok(pieces) => return self.save_pieces(node, pieces).await,
+                Err(error) => trouble = error.into(),
             }
         }
+        Err(trouble)
     }
-    unreachable!("the last attempt returns")
+
+    async fn save_pieces(
+        &mut self,
+        node: &Node,
+        mut pieces: tonic::Streaming<proto::etcdserverpb::SnapshotResponse>,
+    ) -> Result<CoordPart, Error> {
+        let (mut objects, mut content): (Vec<ObjectRef>, Vec<u8>) = (Vec::new(), Vec::new());
+        let (mut digest, mut bytes, mut progress) = (TrailingDigest::default(), 0, None);
+        while let Some(piece) = pieces.message().await.map_err(client::Error::from)? {
+            // Piece by piece: the member gives up a receiver that takes nothing for long.
+            self.pace.spend(piece.blob.len() as u64).await;
+            digest.add(&piece.blob);
+            bytes += piece.blob.len() as u64;
+            content.extend_from_slice(&piece.blob);
+            while content.len() >= PIECE_BYTES {
+                let rest = content.split_off(PIECE_BYTES);
+                objects.push(self.writer.put(&content).await?);
+                content = rest;
+            }
+            let total = bytes + piece.remaining_bytes;
+            progress.get_or_insert_with(|| Progress::new("saving keys", "bytes", total)).update(bytes);
+        }
+        if !content.is_empty() {
+            objects.push(self.writer.put(&content).await?);
+        }
+        if let Some(progress) = progress {
+            progress.end();
+        }
+        if !digest.matches_the_end() {
+            return Err(Error::Digest);
+        }
+        let member = format!("{:x}", node.about.node);
+        Ok(CoordPart { member, revision: node.about.revision, bytes, objects })
+    }
+
+    async fn save_mesh_retrying(&mut self, nodes: &mut [Node]) -> Result<MeshPart, Error> {
+        for attempt in 1.. {
+            match self.save_mesh(nodes).await {
+                Ok(mesh) => return Ok(mesh),
+                Err(Trouble::Failed(error)) => return Err(error),
+                Err(Trouble::RingChanged) if attempt >= ATTEMPTS => {
+                    let message =
+                        "the ring keeps changing: take the backup when `althing ring` shows no moves";
+                    return Err(Error::Incomplete(message.to_owned()));
+                }
+                Err(Trouble::RingChanged) => {
+                    tokio::time::sleep(PAUSE).await;
+                    nodes::refresh(nodes).await?;
+                }
+            }
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    async fn save_mesh(&mut self, nodes: &[Node]) -> Result<MeshPart, Trouble> {
+        let epoch = nodes.iter().map(|node| node.about.epoch).max().unwrap_or(0);
+        if nodes.iter().any(|node| node.about.epoch != epoch) {
+            return Err(Trouble::RingChanged);
+        }
+        check_reachable(nodes)?;
+        let serving: Vec<&Node> = nodes.iter().filter(|node| node.about.is_serving).collect();
+        let partitions = RowSaver::new(self, epoch, &serving).save().await?;
+        let about = &serving[0].about;
+        let was_read = |node: &u64| serving.iter().any(|other| other.about.node == *node);
+        let entry = |node: &u64| NodeEntry { node: format!("{node:x}"), was_read: was_read(node) };
+        let namespace = |given: &proto::althing::backup::v1::NamespaceSettings| NamespaceEntry {
+            name: given.name.clone(),
+            id: given.id,
+            copies: given.copies,
+            kind: given.kind,
+            policy: given.policy,
+        };
+        Ok(MeshPart {
+            epoch,
+            nodes: about.nodes.iter().map(entry).collect(),
+            namespaces: about.namespaces.iter().map(namespace).collect(),
+            partitions,
+        })
+    }
 }
 
-async fn save_mesh(writer: &mut Writer<'_>, nodes: &[Node]) -> Result<MeshPart, Trouble> {
-    let epoch = nodes.iter().map(|node| node.about.epoch).max().unwrap_or(0);
-    if nodes.iter().any(|node| node.about.epoch != epoch) {
-        return Err(Trouble::RingChanged);
-    }
+/// Refused without a majority of the replicas of each partition.
+fn check_reachable(nodes: &[Node]) -> Result<(), Error> {
     let (n_missing, absent) = nodes::missing(nodes);
     let named = absent.iter().map(|node| format!("{node:x}")).collect::<Vec<_>>().join(", ");
     if n_missing > 0 {
         let message = format!(
             "too few replicas of {n_missing} partitions can be reached: --endpoints must name the nodes {named}"
         );
-        return Err(Error::Incomplete(message).into());
+        return Err(Error::Incomplete(message));
     }
     if !absent.is_empty() {
         let warning = format!(
@@ -197,84 +232,87 @@ async fn save_mesh(writer: &mut Writer<'_>, nodes: &[Node]) -> Result<MeshPart, 
         // The backup matters more.
         let _ = std::io::stderr().write_all(warning.as_bytes());
     }
-    let serving: Vec<&Node> = nodes.iter().filter(|node| node.about.is_serving).collect();
-    let partitions = RowSaver { writer, epoch, nodes: &serving }.save().await?;
-    let about = &serving[0].about;
-    let was_read = |node: &u64| serving.iter().any(|other| other.about.node == *node);
-    let entry = |node: &u64| NodeEntry { node: format!("{node:x}"), was_read: was_read(node) };
-    let namespace = |given: &proto::althing::backup::v1::NamespaceSettings| NamespaceEntry {
-        name: given.name.clone(),
-        id: given.id,
-        copies: given.copies,
-        kind: given.kind,
-        policy: given.policy,
-    };
-    Ok(MeshPart {
-        epoch,
-        nodes: about.nodes.iter().map(entry).collect(),
-        namespaces: about.namespaces.iter().map(namespace).collect(),
-        partitions,
-    })
+    Ok(())
 }
 
 /// Reads the rows of all nodes side by side.
-struct RowSaver<'a, 'b> {
-    writer: &'a mut Writer<'b>,
+struct RowSaver<'s, 'a, 'b> {
+    saver: &'s mut Saver<'a, 'b>,
     epoch: u64,
-    nodes: &'a [&'a Node],
+    nodes: &'s [&'s Node],
+    parts: Vec<PartitionPart>,
+    open: Option<OpenPart>,
+    read_bytes: u64,
+    progress: Progress,
 }
 
-impl RowSaver<'_, '_> {
-    async fn save(mut self) -> Result<Vec<PartitionPart>, Trouble> {
+impl<'s, 'a, 'b> RowSaver<'s, 'a, 'b> {
+    fn new(saver: &'s mut Saver<'a, 'b>, epoch: u64, nodes: &'s [&'s Node]) -> RowSaver<'s, 'a, 'b> {
         // Every replica has about as much, and most rows are the same.
-        let total = self.nodes.iter().map(|node| node.about.stored_bytes).sum();
-        let mut progress = Progress::new("saving data", "bytes", total);
+        let total = nodes.iter().map(|node| node.about.stored_bytes).sum();
+        let progress = Progress::new("saving data", "bytes", total);
+        RowSaver { saver, epoch, nodes, parts: Vec::new(), open: None, read_bytes: 0, progress }
+    }
+
+    async fn save(mut self) -> Result<Vec<PartitionPart>, Trouble> {
+        for pass in RowPass::ALL {
+            self.save_pass(pass).await?;
+            self.end_part().await?;
+        }
+        self.progress.end();
+        Ok(self.parts)
+    }
+
+    async fn save_pass(&mut self, pass: RowPass) -> Result<(), Trouble> {
         let mut copies = Copies::of(self.nodes.len());
-        let mut from = vec![Bytes::new(); self.nodes.len()];
-        let (mut parts, mut open, mut read_bytes): (Vec<PartitionPart>, Option<OpenPart>, u64) =
-            (Vec::new(), None, 0);
+        let mut from = vec![pass.begin(); self.nodes.len()];
         loop {
             let lacking: Vec<usize> = copies.lacking().collect();
             for nth in &lacking {
-                let page = self.page(*nth, from[*nth].clone()).await?;
-                from[*nth] = page.next.clone();
-                let rows: Vec<DataRow> =
-                    page.rows.into_iter().map(|row| DataRow { key: row.key, value: row.value }).collect();
-                read_bytes += rows.iter().map(|row| (row.key.len() + row.value.len()) as u64).sum::<u64>();
-                copies.add(*nth, rows, page.next.is_empty());
+                let (rows, next) = self.page(*nth, from[*nth].clone(), pass).await?;
+                copies.add(*nth, rows, next.is_none());
+                from[*nth] = next.unwrap_or_default();
             }
-            progress.update(read_bytes);
+            self.progress.update(self.read_bytes);
             let mut any = false;
             while let Some(merged) = copies.take_next() {
                 any = true;
-                let partition = partition_of(&merged.key);
-                if open.as_ref().is_some_and(|open| open.part.partition != partition)
-                    && let Some(done) = open.take()
-                {
-                    parts.push(done.finish(self.writer).await?);
-                }
-                let open = open.get_or_insert_with(|| OpenPart::new(partition));
-                if merged.values.iter().any(|value| is_collection(&merged.key, value)) {
-                    self.save_collection(open, &merged).await?;
-                    continue;
-                }
-                for row in merged.rows() {
-                    open.add(self.writer, &row).await?;
-                }
+                self.save_merged(&merged).await?;
             }
             if !any && lacking.is_empty() {
-                break;
+                return Ok(());
             }
         }
-        if let Some(done) = open {
-            parts.push(done.finish(self.writer).await?);
+    }
+
+    async fn save_merged(&mut self, merged: &MergedRow) -> Result<(), Trouble> {
+        let partition = partition_of(&merged.key);
+        if self.open.as_ref().is_some_and(|open| open.part.partition != partition) {
+            self.end_part().await?;
         }
-        progress.end();
-        Ok(parts)
+        if merged.values.iter().any(|value| is_collection(&merged.key, value)) {
+            return self.save_collection(merged).await;
+        }
+        for row in merged.rows() {
+            self.add(&row).await?;
+        }
+        Ok(())
+    }
+
+    async fn add(&mut self, row: &DataRow) -> Result<(), Error> {
+        let open = self.open.get_or_insert_with(|| OpenPart::new(partition_of(&row.key)));
+        open.add(self.saver.writer, row).await
+    }
+
+    async fn end_part(&mut self) -> Result<(), Error> {
+        if let Some(open) = self.open.take() {
+            self.parts.push(open.finish(self.saver.writer).await?);
+        }
+        Ok(())
     }
 
     /// The record and the elements of a collection, as all of its replicas have them that can be asked.
-    async fn save_collection(&mut self, open: &mut OpenPart, merged: &MergedRow) -> Result<(), Trouble> {
+    async fn save_collection(&mut self, merged: &MergedRow) -> Result<(), Trouble> {
         let node = self.nodes[0];
         let replicas = nodes::reachable_replicas(self.nodes, &merged.key);
         let mut after = None;
@@ -286,7 +324,9 @@ impl RowSaver<'_, '_> {
                 Trouble::Failed(Error::Incomplete(message))
             })?;
             for row in page.rows {
-                open.add(self.writer, &DataRow { key: row.key, value: row.value }).await?;
+                let row = DataRow { key: row.key, value: row.value };
+                self.saver.pace.spend(row.bytes()).await;
+                self.add(&row).await?;
             }
             after = page.next;
             if after.is_none() {
@@ -295,14 +335,28 @@ impl RowSaver<'_, '_> {
         }
     }
 
-    async fn page(&mut self, nth: usize, from: Bytes) -> Result<RowsResponse, Trouble> {
+    /// The rows of a page that the pass takes, and where it goes on.
+    async fn page(
+        &mut self,
+        nth: usize,
+        from: Bytes,
+        pass: RowPass,
+    ) -> Result<(Vec<DataRow>, Option<Bytes>), Trouble> {
         let node = self.nodes[nth];
         let page = node.client.rows(RowsRequest { from }).await;
-        let page = page.map_err(|error| {
+        let RowsResponse { epoch, rows, next } = page.map_err(|error| {
             let message = format!("node {:x} at {}: {error}", node.about.node, node.client.endpoint());
             Trouble::Failed(Error::Incomplete(message))
         })?;
-        if page.epoch == self.epoch { Ok(page) } else { Err(Trouble::RingChanged) }
+        if epoch != self.epoch {
+            return Err(Trouble::RingChanged);
+        }
+        let rows = rows.into_iter().filter(|row| pass.takes(&row.key));
+        let rows: Vec<DataRow> = rows.map(|row| DataRow { key: row.key, value: row.value }).collect();
+        let bytes = rows.iter().map(DataRow::bytes).sum::<u64>();
+        self.saver.pace.spend(bytes).await;
+        self.read_bytes += bytes;
+        Ok((rows, pass.after(next)))
     }
 }
 

@@ -1,20 +1,23 @@
 //! `althing backup restore`: with --data-dir a new member's directory with the coordination store of the backup; without it the
-//! data plane of the backup, or a part of it, into a running cluster of any size. A backup that is not whole is refused before
+//! data plane of the backup, or with --coord the coordination store, or a part of these, into a running cluster of any size. A backup that is not whole is refused before
 //! anything is changed.
 
 use super::selection::{SavedKey, Selection, is_collection};
-use super::verify::verify;
-use super::{Error, Options, TargetArgs, print};
+use super::told::{KeyFate, KeyName, tell};
+use super::verify::{DamagedObjects, verify};
+use super::{Error, Options, TargetArgs, coord_keys, print};
+use crate::client::{Format, rate};
 use crate::progress::Progress;
 use crate::verbs::snapshot::restore as member;
 use ::backup::{
-    BELOW_COLLECTION, CoordPart, DataRow, MeshPart, NamespaceEntry, ObjectRef, PartitionPart, Reader,
+    BELOW_COLLECTION, CoordPart, DataRow, MeshPart, NamespaceEntry, ObjectRef, Pace, PartitionPart, Reader,
     decode_rows,
 };
 use clap::Args;
 use client::Client;
 use proto::althing::backup::v1::restored_record::Outcome;
 use proto::althing::backup::v1::{RestoreRequest, Row, SavedRecord};
+use server::offline::RestorePoint;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
@@ -29,6 +32,9 @@ Example: a new cluster of three from a backup, once on each machine with its own
 Example: what would become of one prefix; then these keys under another name
   althing backup restore /backups --ns shop --prefix order/ --dry-run
   althing backup restore /backups --ns shop --prefix order/ --as-prefix recovered/
+
+Example: keys of coordination, as they were before a mistake, into the running cluster
+  althing backup restore /backups --coord --prefix app/ --to-time 2025-01-22T10:30:00Z --replace
 
 Keys that hold something stay as they are, unless --replace is given; so a restore that was interrupted may be repeated.";
 
@@ -49,9 +55,17 @@ pub struct Restore {
     /// Keys that hold something get the value of the backup
     #[arg(long, conflicts_with = "data_dir")]
     replace: bool,
-    /// Prints what would become of the keys
+    /// Prints what would become of each key; with -w json an object for each
     #[arg(long, conflicts_with = "data_dir")]
     dry_run: bool,
+    /// The keys of the coordination store instead of the data plane, into the running cluster
+    #[arg(long, conflicts_with_all = ["data_dir", "ns"])]
+    coord: bool,
+    #[command(flatten)]
+    point: member::PointArgs,
+    /// How many bytes are sent in a second at most, as 500KB, 20MB or 1GB
+    #[arg(long, value_name = "BYTES", value_parser = rate::parse, conflicts_with = "data_dir")]
+    limit_rate: Option<u64>,
     /// Where a new member's data goes; there must be nothing in it
     #[arg(long, value_name = "DIR", conflicts_with_all = ["ns", "prefix", "keys"])]
     data_dir: Option<PathBuf>,
@@ -77,8 +91,43 @@ impl Restore {
         let reader = Reader::open(&target, key.as_ref(), self.id.as_deref()).await?;
         match &self.data_dir {
             Some(data_dir) => self.restore_member(&reader, data_dir.clone()).await,
+            None if self.coord => coord_keys::restore(self, &reader).await,
+            None if self.point() != RestorePoint::Newest => {
+                let problem = "--to-revision and --to-time go with --data-dir or --coord";
+                Err(Error::Usage(problem.to_owned()))
+            }
             None => self.restore_data(&reader).await,
         }
+    }
+
+    pub fn point(&self) -> RestorePoint {
+        self.point.point()
+    }
+
+    pub fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    pub fn replaces(&self) -> bool {
+        self.replace
+    }
+
+    pub fn pace(&self) -> Pace {
+        Pace::new(self.limit_rate)
+    }
+
+    /// Among lines of JSON it has no place.
+    pub fn print_summary(&self, told: &str) -> Result<(), Error> {
+        let is_json = self.dry_run && self.options.write_out == Format::Json;
+        if is_json { Ok(()) } else { print(told.as_bytes()) }
     }
 
     async fn restore_member(&self, reader: &Reader<'_>, data_dir: PathBuf) -> Result<(), Error> {
@@ -97,6 +146,7 @@ impl Restore {
             bump_revision: member::RAISE_DEFAULT,
             mark_compacted: None,
             skip_hash_check: false,
+            point: self.point,
         };
         restore.run()
     }
@@ -106,13 +156,14 @@ impl Restore {
             return Err(Error::Incomplete("the backup has nothing of the data plane".to_owned()));
         };
         self.selection.check(mesh)?;
-        verify(reader).await?;
+        self.print_summary(&verify(reader, DamagedObjects::Stay).await?)?;
         let client = self.options.client()?;
         let mut restoring = Restoring {
             restore: self,
             mesh,
             has_elements: reader.manifest().has_elements(),
             client,
+            pace: self.pace(),
             run: run_id(),
             waiting: BTreeMap::new(),
             batch: Batch::default(),
@@ -167,6 +218,7 @@ struct Restoring<'a> {
     mesh: &'a MeshPart,
     has_elements: bool,
     client: Client,
+    pace: Pace,
     run: u64,
     /// Rows that nodes kept for others, until the rows of their keys come.
     waiting: BTreeMap<SavedKey, Vec<Row>>,
@@ -273,6 +325,7 @@ impl Restoring<'_> {
         let elements = std::mem::take(&mut collection.elements);
         let n_elements = elements.len() as u64;
         let name = self.restore.selection.name(&collection.key.name);
+        self.pace.spend(collection.bytes as u64).await;
         let rows = collection.records.iter().cloned().chain(elements).collect();
         let request = RestoreRequest {
             run: self.run,
@@ -304,9 +357,11 @@ impl Restoring<'_> {
         if self.collection.as_ref().is_some_and(|collection| !collection.elements.is_empty()) {
             self.send_elements().await?;
         }
-        if let Some(SavedCollection { outcome, is_over, .. }) = self.collection.take() {
+        if let Some(SavedCollection { key, outcome, is_over, .. }) = self.collection.take() {
             let outcome = outcome.unwrap_or(if is_over { Outcome::Refused } else { Outcome::Gone });
-            *self.counts.entry(outcome as i32).or_default() += 1;
+            let namespace = self.restore.selection.settings(self.namespace(&key)?).name;
+            let name = self.restore.selection.name(&key.name);
+            self.note_outcome(outcome, KeyName { namespace: Some(&namespace), key: &name })?;
         }
         Ok(())
     }
@@ -328,25 +383,39 @@ impl Restoring<'_> {
     }
 
     async fn send(&mut self) -> Result<(), Error> {
-        let Batch { namespace_id, records, .. } = std::mem::take(&mut self.batch);
+        let Batch { namespace_id, records, bytes } = std::mem::take(&mut self.batch);
         let namespace = self.mesh.namespaces.iter().find(|namespace| namespace.id == namespace_id);
         let Some(namespace) = namespace.filter(|_| !records.is_empty()) else { return Ok(()) };
         let names: Vec<_> = records.iter().map(|record| record.name.clone()).collect();
+        let settings = self.restore.selection.settings(namespace);
+        self.pace.spend(bytes as u64).await;
         let request = RestoreRequest {
             run: self.run,
-            namespace: Some(self.restore.selection.settings(namespace)),
+            namespace: Some(settings.clone()),
             records,
             replace: self.restore.replace,
             dry_run: self.restore.dry_run,
         };
         let response = self.client.restore_rows(request).await?;
         for (record, name) in response.records.iter().zip(names) {
-            *self.counts.entry(record.outcome).or_default() += 1;
             if record.outcome() == Outcome::Refused {
                 self.refused.push(format!("{}: {}", String::from_utf8_lossy(&name), record.message));
             }
+            self.note_outcome(record.outcome(), KeyName { namespace: Some(&settings.name), key: &name })?;
         }
         Ok(())
+    }
+
+    fn note_outcome(&mut self, outcome: Outcome, name: KeyName<'_>) -> Result<(), Error> {
+        *self.counts.entry(outcome as i32).or_default() += 1;
+        let fate = match outcome {
+            Outcome::Restored => KeyFate::Restore,
+            Outcome::Replaced => KeyFate::Replace,
+            Outcome::Kept => KeyFate::Keep,
+            Outcome::Refused => KeyFate::Refuse,
+            Outcome::Gone => return Ok(()),
+        };
+        if self.restore.dry_run { tell(self.restore.options.write_out, fate, name) } else { Ok(()) }
     }
 
     fn report(self) -> Result<(), Error> {
@@ -361,7 +430,7 @@ impl Restoring<'_> {
             count(Outcome::Gone),
             self.elements
         );
-        print(told.as_bytes())?;
+        self.restore.print_summary(&told)?;
         if self.refused.is_empty() {
             return Ok(());
         }

@@ -16,7 +16,7 @@ const LENGTH_BYTES: usize = 2;
 /// The types of collections, in the second byte of their records; see docs/formats/mesh-record.md.
 const COLLECTIONS: std::ops::RangeInclusive<u8> = 7..=12;
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub struct Selection {
     /// Only this namespace
     #[arg(long, value_name = "NAME")]
@@ -89,10 +89,14 @@ impl Selection {
     }
 
     pub fn takes(&self, namespace: &NamespaceEntry, name: &[u8]) -> bool {
-        let in_namespace = self.ns.as_ref().is_none_or(|ns| *ns == namespace.name);
+        self.ns.as_ref().is_none_or(|ns| *ns == namespace.name) && self.takes_name(name)
+    }
+
+    /// Whatever namespace it lies in.
+    pub fn takes_name(&self, name: &[u8]) -> bool {
         let by_prefix = self.prefix.as_ref().is_none_or(|prefix| name.starts_with(prefix.as_bytes()));
         let by_name = self.keys.is_empty() || self.keys.iter().any(|key| key.as_bytes() == name);
-        in_namespace && by_prefix && by_name
+        by_prefix && by_name
     }
 
     pub fn settings(&self, namespace: &NamespaceEntry) -> NamespaceSettings {

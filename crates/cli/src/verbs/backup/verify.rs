@@ -6,14 +6,22 @@ use super::{Error, print};
 use crate::progress::Progress;
 use ::backup::{BELOW_COLLECTION, MeshPart, Reader};
 use server::ClusterMember;
-use server::offline::{self, DigestRule, NewMember};
+use server::offline::{self, DigestRule, NewMember, RestorePoint, RestoreRules};
 use std::path::Path;
 
 /// The name of the member that is restored for the check alone.
 const NAME: &str = "scratch";
 
-/// Every flaw is told before it fails.
-pub async fn verify(reader: &Reader<'_>) -> Result<(), Error> {
+/// What becomes of objects that are damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DamagedObjects {
+    Stay,
+    /// The next backup that needs them sends them again.
+    Removed,
+}
+
+/// What to say of a whole backup. Every flaw is told before it fails.
+pub async fn verify(reader: &Reader<'_>, damaged: DamagedObjects) -> Result<String, Error> {
     let mut progress = Progress::new("verifying", "bytes", reader.manifest().content_bytes());
     let verified = ::backup::verify(reader, &mut |bytes| progress.update(bytes)).await?;
     progress.end();
@@ -23,7 +31,12 @@ pub async fn verify(reader: &Reader<'_>) -> Result<(), Error> {
             "backup {id} is whole: {} objects, {} bytes, {} rows with {} elements of collections\n",
             verified.objects, verified.bytes, verified.rows, verified.elements
         );
-        return print(told.as_bytes());
+        return Ok(told);
+    }
+    if damaged == DamagedObjects::Removed {
+        let dropped = reader.drop_damaged(&verified).await?;
+        let told: String = dropped.iter().map(|name| format!("removed object {name}\n")).collect();
+        print(told.as_bytes())?;
     }
     let flaws: Vec<String> = verified.flaws.iter().map(|flaw| flaw.error.to_string()).collect();
     Err(Error::Incomplete(format!("backup {id} is not whole:\n  {}", flaws.join("\n  "))))
@@ -60,7 +73,8 @@ async fn restore_coord(reader: &Reader<'_>, dir: &Path) -> Result<String, Error>
     coord_file(reader, coord, &mut file).await?;
     let mut progress = Progress::new("restoring", "bytes", coord.bytes);
     let mut update = |done| progress.update(done);
-    let (restored, _) = offline::restore(&member, &mut file, DigestRule::Required, 0, &mut update)?;
+    let rules = RestoreRules { digest: DigestRule::Required, raise_by: 0, point: RestorePoint::Newest };
+    let (restored, _) = offline::restore(&member, &mut file, rules, &mut update)?;
     progress.end();
     let report = offline::verify(&member.data_dir, &mut |_| ())?;
     let report = report.map_err(|faults| {

@@ -5,9 +5,10 @@
 use super::{Error, open, print, trouble};
 use crate::config::gather::token_of;
 use crate::progress::Progress;
+use base::{Revision, date};
 use clap::Args;
 use server::ClusterMember;
-use server::offline::{self, DigestRule, NewMember};
+use server::offline::{self, DigestRule, NewMember, RestorePoint, RestoreRules};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -24,7 +25,35 @@ Example: what etcd has saved (etcdctl snapshot save etcd.db)
 
 Example: a cluster of three, once on each machine with its own name
   althing snapshot restore backup.db --name a --data-dir a --cluster-token restored \\
-      --initial-cluster a=10.0.0.1:2380,b=10.0.0.2:2380,c=10.0.0.3:2380";
+      --initial-cluster a=10.0.0.1:2380,b=10.0.0.2:2380,c=10.0.0.3:2380
+
+Example: as it was before a mistake
+  althing snapshot restore backup.db --data-dir new-data --to-time 2025-01-22T10:30:00Z";
+
+/// An earlier point than that of the backup.
+#[derive(Args, Clone, Copy, Default)]
+pub struct PointArgs {
+    /// Keys as they were at this revision. Leases and users are those of the backup; keys whose leases ended since are left out
+    #[arg(long, value_name = "N", conflicts_with = "to_time")]
+    pub to_revision: Option<i64>,
+    /// Keys as they were at this time, to the second: 2025-01-22T10:30:00Z
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub to_time: Option<u64>,
+}
+
+fn parse_time(text: &str) -> Result<u64, String> {
+    date::parse(text).ok_or_else(|| "a time is in UTC, as 2025-01-22T10:30:00Z".to_owned())
+}
+
+impl PointArgs {
+    pub fn point(self) -> RestorePoint {
+        match (self.to_revision, self.to_time) {
+            (Some(revision), _) => RestorePoint::Revision(Revision(revision)),
+            (None, Some(millis)) => RestorePoint::Time(millis.cast_signed()),
+            (None, None) => RestorePoint::Newest,
+        }
+    }
+}
 
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
@@ -54,6 +83,8 @@ pub struct Restore {
     /// Accepts a file without a SHA-256 at its end: a database copied from etcd's data directory
     #[arg(long)]
     pub skip_hash_check: bool,
+    #[command(flatten)]
+    pub point: PointArgs,
 }
 
 impl Restore {
@@ -61,6 +92,10 @@ impl Restore {
         let usage = |problem: &str| Err(Error::Usage(problem.to_owned()));
         if self.bump_revision < 0 {
             return usage("--bump-revision cannot be negative");
+        }
+        let point = self.point.point();
+        if point != RestorePoint::Newest && self.bump_revision == 0 {
+            return usage("--to-revision and --to-time need a --bump-revision above 0");
         }
         if self.mark_compacted.is_some_and(|mark| mark != (self.bump_revision > 0)) {
             return usage("--mark-compacted goes with a --bump-revision above 0, and only with one");
@@ -75,8 +110,8 @@ impl Restore {
         let mut progress = Progress::new("restoring", "bytes", total);
         let digest = if self.skip_hash_check { DigestRule::Optional } else { DigestRule::Required };
         let mut update = |done| progress.update(done);
-        let (restored, identity) =
-            offline::restore(&member, &mut open(&self.file)?, digest, self.bump_revision, &mut update)?;
+        let rules = RestoreRules { digest, raise_by: self.bump_revision, point };
+        let (restored, identity) = offline::restore(&member, &mut open(&self.file)?, rules, &mut update)?;
         progress.end();
         if restored.summary.taken.is_some_and(|taken| taken.cluster == identity.cluster) {
             let warning = "Warning: the new cluster has the identity of the saved cluster; if members of \
@@ -84,8 +119,9 @@ impl Restore {
             // The answer below is what matters.
             let _ = std::io::stderr().write_all(warning.as_bytes());
         }
+        let earlier = restored.last.map_or(String::new(), |last| format!(", keys as of revision {}", last.0));
         let told = format!(
-            "Snapshot restored into {}: member {:x} of cluster {:x}, revision {}\n",
+            "Snapshot restored into {}: member {:x} of cluster {:x}, revision {}{earlier}\n",
             self.data_dir.display(),
             identity.member.0,
             identity.cluster.0,

@@ -8,12 +8,15 @@ use super::{SECOND, awake, put, write};
 use crate::actor::RegionId;
 use crate::collection::{CollectionOp, ElementEntry};
 use crate::feed::{
-    ChangeKind, FeedChange, FeedCursor, FeedOutput, FeedRange, Follower, Subscription, SubscriptionId, Target,
+    Change, ChangeKind, FeedAsk, FeedChange, FeedCursor, FeedOutput, FeedRange, FeedScan, Follower, ShardSet,
+    Subscription, SubscriptionId, Target,
 };
+use crate::frame::Shard;
 use crate::mesh::Request;
 use crate::op::Op;
 use crate::record::{Body, Kind, Record};
 use crate::request::{ElementsQuery, Reply, Write};
+use crate::ring::{PARTITIONS, Partition};
 use crate::topology::Epoch;
 use base::{Instant, NodeId, ReplyToken};
 use bytes::Bytes;
@@ -419,6 +422,55 @@ fn elements_come_in_pages_first_and_then_as_they_change() {
     rig.until(&mut world, |rig| rig.elements["k set"].is_empty());
     call(&mut world, 1, CollectionOp::Add(vec![named(7)]));
     rig.until(&mut world, |rig| rig.elements["k set"].len() == 1);
+}
+
+/// Everything that a node has to tell a follower that knows nothing, deletes and conflicts included, page by page.
+fn scan_all(world: &mut World, node: u64) -> Vec<Change> {
+    let shards: ShardSet = Partition::all().map(|partition| Shard { partition, copies: 3 }).collect();
+    let ask = |world: &mut World, ask: FeedAsk| match world
+        .call(node, Request::Feed { node: NodeId(node), ask: Box::new(ask) })
+    {
+        Reply::Feed(answer) => *answer,
+        reply => panic!("{reply:?}"),
+    };
+    let first = ask(world, FeedAsk { shards: shards.clone(), ..FeedAsk::default() });
+    let (mut told, mut next) = (Vec::new(), None);
+    loop {
+        let since = Some(FeedCursor::default());
+        let scan = FeedScan { since, range: range(), shards: shards.clone(), next };
+        let (log, from) = (first.log, first.upto);
+        let answer = ask(world, FeedAsk { log, from, shards: shards.clone(), scan: Some(scan), wait_ms: 0 });
+        assert!(answer.scanned, "{answer:?}");
+        told.extend(answer.rows);
+        next = answer.next;
+        if next.is_none() {
+            return told;
+        }
+    }
+}
+
+#[test]
+fn conflicts_are_told_behind_a_page_that_ends_with_elements() {
+    let mut world = World::new(12, 3);
+    world.run(2 * SECOND);
+    // The last partition is read with the conflicts behind it.
+    let is_last = |name: &String| super::key(name).partition().idx() == PARTITIONS - 1;
+    let name = (0..).map(|n| format!("k set {n}")).find(is_last).expect("some name lies there");
+    let add = vec![CollectionOp::Add((0..1_000).map(named).collect())];
+    let reply = world.call(1, change(&name, Kind::BigSet, add));
+    assert!(matches!(reply, Reply::Written(_)), "{reply:?}");
+    world.isolate(NodeId(3));
+    for (node, value) in [(1, "here"), (3, "there")] {
+        world.call(node, Request::write(Write { w: Some(1), ..put("k", value) }));
+    }
+    world.heal();
+    world.run(5 * SECOND);
+    assert!(world.n_conflicts > 0);
+    let conflicts = |node, world: &mut World| {
+        scan_all(world, node).iter().filter(|change| change.kind == ChangeKind::Conflict).count()
+    };
+    let told: usize = (1..=3).map(|node| conflicts(node, &mut world)).sum();
+    assert_eq!(told, world.leftovers(4), "each conflict that a node has is told");
 }
 
 /// One client adds and removes elements and clears the set, in a storm. Who applies what is told comes to what is there.
