@@ -6,7 +6,8 @@
 use crate::grpc::call_context;
 use crate::rest::ClientIdentity;
 use axum::extract::{RawPathParams, Request, State};
-use axum::http::HeaderMap;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use base::KeyRange;
@@ -21,6 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tonic::Code;
 
 const TRACEPARENT: &str = "traceparent";
+/// Characters of a path that no route was looked for.
+const UNSERVED_PATH_MAX: usize = 512;
 
 tokio::task_local! {
     static CURRENT: Recording;
@@ -149,6 +152,17 @@ pub fn of_fast_call(
         entry.add_request(request);
     }
     Some(Recording::new(audit, entry))
+}
+
+/// Records a request that was refused before its route was looked for.
+pub fn record_unserved(audit: &Audit, head: &Parts, status: StatusCode) {
+    let path: String = head.uri.path().chars().take(UNSERVED_PATH_MAX).collect();
+    let class = class_of_rest(&head.method, &path);
+    let mut entry = AuditEntry::new(class, "http", format!("{} {path}", head.method));
+    entry.address = head.extensions.get::<Option<SocketAddr>>().copied().flatten();
+    entry.trace = trace_in(&head.headers);
+    entry.end(AuditOutcome::Refused, status.as_str().to_owned());
+    audit.record(entry);
 }
 
 /// The recording of a call that goes to the services.

@@ -5,6 +5,7 @@
 //! rebinding). gRPC is not judged: no page can send its content type unless a preflight has allowed that. See
 //! docs/adr/0058.
 
+use crate::audit;
 use crate::mutant::Mutant;
 use axum::body::Body;
 use axum::http::header::{
@@ -16,6 +17,7 @@ use axum::http::header::{
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use base::mutant::planted;
+use server::Audit;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -52,6 +54,8 @@ pub struct BrowserGuard {
     /// Clients on other machines reach the port, so names of the private network may be its own.
     beyond_loopback: bool,
     tls: Option<Arc<tls::ServerTls>>,
+    /// Records what is refused.
+    audit: Option<Audit>,
 }
 
 pub enum Verdict {
@@ -75,7 +79,19 @@ impl BrowserGuard {
         tls: Option<Arc<tls::ServerTls>>,
     ) -> BrowserGuard {
         settings.hosts.iter_mut().chain(&mut settings.origins).for_each(|name| name.make_ascii_lowercase());
-        BrowserGuard { settings, beyond_loopback, tls }
+        BrowserGuard { settings, beyond_loopback, tls, audit: None }
+    }
+
+    /// The same, which records what it refuses.
+    pub fn with_audit(self, audit: Option<Audit>) -> BrowserGuard {
+        BrowserGuard { audit, ..self }
+    }
+
+    /// Records that a request was refused before its route was looked for.
+    pub fn record_refused(&self, head: &Parts, status: StatusCode) {
+        if let Some(audit) = &self.audit {
+            audit::record_unserved(audit, head, status);
+        }
     }
 
     /// Whether requests may be for this `Host`. A request without one is no browser's.
@@ -123,7 +139,11 @@ impl BrowserGuard {
         let authority = authority_of(head);
         let origin = head.headers.get(ORIGIN);
         match self.find_fault(head, authority, origin) {
-            Some(refused) => Verdict::Answered(Box::new(refused.answer(authority, origin))),
+            Some(refused) => {
+                let response = refused.answer(authority, origin);
+                self.record_refused(head, response.status());
+                Verdict::Answered(Box::new(response))
+            }
             None => {
                 let other = origin.filter(|origin| self.is_listed(text(origin)));
                 match other {

@@ -7,7 +7,7 @@ use coord::Caller;
 use coord::watch::StreamId;
 use server::{RefusalKind, RefusedAccess};
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -169,6 +169,11 @@ pub async fn serve<T>(client: Arc<ClientRecord>, call: impl Future<Output = T>) 
 /// The client of the call that this task serves, if it has one.
 pub fn current() -> Option<Arc<ClientRecord>> {
     CURRENT.try_with(Arc::clone).ok()
+}
+
+/// The address of that client.
+pub fn current_ip() -> Option<IpAddr> {
+    current().and_then(|client| client.address()).map(|address| address.ip())
 }
 
 /// The time of day, in milliseconds since 1970; a clock before that is as good as none.

@@ -7,9 +7,9 @@
 use crate::clients::ClientRecord;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
-use server::Registry;
+use server::{Registry, network_of};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -261,17 +261,6 @@ impl Slot {
 
     fn is_closing(&self) -> bool {
         self.state.load(Ordering::Relaxed) & CLOSING != 0
-    }
-}
-
-/// The network of an address, all of which one client can own.
-fn network_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) if !address.is_loopback() => {
-            let [a, b, c, d, ..] = address.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-        }
-        address => address,
     }
 }
 

@@ -94,11 +94,12 @@ impl From<std::net::TcpListener> for Port {
 }
 
 impl Port {
-    pub(crate) fn browser_guard(&self) -> Arc<BrowserGuard> {
+    pub(crate) fn browser_guard(&self, handle: &Handle) -> Arc<BrowserGuard> {
         let address = self.listener.local_addr();
         let beyond_loopback = address.is_some_and(|address| !address.ip().is_loopback());
         let tls = self.tls.as_ref().map(|tls| tls.server.clone());
-        Arc::new(BrowserGuard::new(self.browsers.clone(), beyond_loopback, tls))
+        let guard = BrowserGuard::new(self.browsers.clone(), beyond_loopback, tls);
+        Arc::new(guard.with_audit(handle.audit().cloned()))
     }
 }
 
@@ -146,7 +147,7 @@ pub async fn serve(
         stop.send_replace(true);
     };
     let peers = settings.with_peers.then(|| handle.clone());
-    let (tls, browsers) = (port.tls.clone(), port.browser_guard());
+    let (tls, browsers) = (port.tls.clone(), port.browser_guard(&handle));
     let request_budget = port.limits.request_budget.clone();
     let parts = Parts {
         handle,
@@ -184,6 +185,7 @@ pub async fn serve_probes(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     let metrics = Arc::new(ApiMetrics::new(&described(), false, &port.limits));
+    let browsers = port.browser_guard(&handle);
     let views = http::HttpState { handle, metrics: metrics.clone(), tls: port.tls.clone() };
     let shared = ConnContext {
         router: http::router(views).fallback(unserved::refuse),
@@ -191,7 +193,7 @@ pub async fn serve_probes(
         rest_fast_path: None,
         peers: None,
         users: None,
-        browsers: port.browser_guard(),
+        browsers,
         tls: port.tls,
         plain_too: port.plain_too,
         request_budget: port.limits.request_budget.clone(),

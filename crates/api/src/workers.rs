@@ -35,7 +35,7 @@ where
 {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let workers = (cores / CORES_PER_WORKER).clamp(1, WORKERS_MAX);
-    let browsers = port.browser_guard();
+    let browsers = port.browser_guard(&handle);
     let Port { listener, tls, limits, .. } = port;
     let listener = listener.into_tcp()?;
     listener.set_nonblocking(true)?;

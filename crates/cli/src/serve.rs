@@ -4,7 +4,7 @@
 
 use crate::config::check::{CheckedConfig, ListenAddr, ListenSocket, OutputStyle};
 use crate::config::tls::ClientTls;
-use crate::exposure;
+use crate::exposure::{self, Exposed, ExposedKind};
 use crate::files;
 use crate::log::Log;
 use crate::service_manager::{ServiceState, notify};
@@ -112,7 +112,7 @@ async fn run_until_signal(checked: CheckedConfig) -> Result<(), Error> {
         shown: checked.shown,
     };
 
-    let peer_ports = bind_peers(&checked.more_peer_addrs)?;
+    let peer_ports = bind_peers(&config.more_peer_addrs)?;
     let Some(server) = started(config.clone(), &mut signals).await? else { return Ok(()) };
     let (stop_clients, stopped) = watch::channel(());
     let handle = server.handle();
@@ -295,12 +295,14 @@ impl Ports {
     }
 
     /// The ports that other machines reach, and whether their traffic is encrypted.
-    fn exposed(&self) -> Vec<exposure::Exposed> {
-        let all = self.clients.iter().chain(&self.rest);
-        let address =
-            |port: &Port| Some((port.listener.local_addr()?, port.tls.is_some() && !port.plain_too));
-        let beyond = all.filter_map(address).filter(|(address, _)| !address.ip().is_loopback());
-        beyond.map(|(address, sealed)| exposure::Exposed { address, sealed }).collect()
+    fn exposed(&self) -> Vec<Exposed> {
+        let clients = self.clients.iter().chain(&self.rest).map(|port| (port, ExposedKind::Clients));
+        let all = clients.chain(self.metrics.iter().map(|port| (port, ExposedKind::Metrics)));
+        let exposed = |(port, kind): (&Port, ExposedKind)| {
+            let address = port.listener.local_addr().filter(|address| !address.ip().is_loopback())?;
+            Some(Exposed { address, kind, sealed: port.tls.is_some() && !port.plain_too })
+        };
+        all.filter_map(exposed).collect()
     }
 
     /// The address of the first listener, whose port the kernel may have chosen.

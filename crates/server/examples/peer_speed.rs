@@ -85,6 +85,7 @@ fn start(
         on_round_trip,
         on_question,
         trusts_this_machine: true,
+        audit: None,
     };
     let deliver = move |event| {
         deliver(event);

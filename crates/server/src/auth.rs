@@ -233,10 +233,10 @@ impl<'a> AuthHandle<'a> {
         self.check(&need).await
     }
 
-    /// The same for what goes into the log and is not checked there: it waits in any case, as a member that is behind
-    /// may not know that auth is on.
+    /// The same for what goes into the log and is not checked there, which changes members or the cluster: it waits in any
+    /// case, as a member that is behind may not know that auth is on.
     pub async fn permit_agreed(self, need: RequiredAccess) -> Result<(), Code> {
-        self.catch_up().await?;
+        self.catch_up_urgently().await?;
         self.check(&need).await
     }
 
@@ -294,12 +294,16 @@ impl<'a> AuthHandle<'a> {
         self.handle.propose_and_wait(&Command::Auth(call.into_command())).await
     }
 
-    /// The hash under which a password is kept. Release 0.1.0 reads no hash of a long password.
+    /// The hash under which a password is kept, for a caller that may set one. Release 0.1.0 reads no hash of a long password.
     pub async fn hash_password(self, password: String) -> Result<Bytes, Code> {
         if password::is_hashed_before(&password) {
             self.handle.formats().require(FormatLevel(1))?;
         }
-        self.auth_state().hashing.hash(LoginSource::default(), password, self.handle.request_timeout()).await
+        let source = LoginSource::authenticated(match self.handle.caller() {
+            Caller::User { name, .. } => name,
+            Caller::Anonymous | Caller::Member => "",
+        });
+        self.auth_state().hashing.hash(source, password, self.handle.request_timeout()).await
     }
 
     /// Issues a token for the correct password of a user. The logins of each address take turns with those of others.
@@ -362,9 +366,14 @@ impl<'a> AuthHandle<'a> {
         self.await_commit().await.map(drop)
     }
 
+    /// The same for calls of operators, which are answered also while ordinary ones are refused for overload.
+    pub async fn catch_up_urgently(self) -> Result<(), Code> {
+        self.handle.as_member().wait_for(empty_read()).await.map(drop)
+    }
+
     /// The same for a thread of the peer port.
     pub(crate) fn catch_up_blocking(self) -> Result<(), Code> {
-        self.handle.wait_blocking(empty_read()).map(drop)
+        self.handle.as_member().wait_blocking(empty_read()).map(drop)
     }
 
     /// Whether auth is on by everything that is committed; none while this node cannot know that.
@@ -372,7 +381,7 @@ impl<'a> AuthHandle<'a> {
         let is_known = if self.handle.is_data_only() {
             self.policy_age().is_some()
         } else {
-            self.await_commit().await.is_ok()
+            self.catch_up_urgently().await.is_ok()
         };
         is_known.then(|| self.is_on())
     }

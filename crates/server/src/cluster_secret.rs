@@ -75,6 +75,25 @@ pub(crate) fn guard(
     Ok(PeerAuth { tls: Some(Arc::new(tls)), stage, secret: stored.map(|stored| stored.secret.clone()) })
 }
 
+/// Why the peers of a running member cannot be closed by a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SecretObstacle {
+    #[error(
+        "members prove themselves by certificates here (--peer-cert-file, --peer-trusted-ca-file), and need no secret"
+    )]
+    Certificates,
+    #[error(
+        "its members make certificates by themselves (--peer-auto-tls), which members with a secret do not take: stop all members, and start \
+         them without --peer-auto-tls, each with the same --cluster-secret-file"
+    )]
+    SelfSigned,
+    #[error(
+        "its peers use the port of its clients: stop all members, and start them with a --peer-addr of its own (and not by GRPC_PORT), \
+         each with the same --cluster-secret-file; `althing member update` tells the cluster each new peer address first"
+    )]
+    SharedPort,
+}
+
 /// Replaces the stored stage or secret while the member runs.
 pub(crate) struct SecretStore {
     disk: Arc<dyn Disk>,
@@ -93,9 +112,14 @@ impl SecretStore {
         }
     }
 
-    /// Members can authenticate by a secret here.
-    pub fn is_usable(&self) -> bool {
-        self.config.files.is_none() && self.config.self_signed.is_none() && !self.shares_a_port
+    /// Why a running member cannot take a secret, and what does instead; none if it can.
+    pub fn obstacle(&self) -> Option<SecretObstacle> {
+        match () {
+            () if self.config.files.is_some() => Some(SecretObstacle::Certificates),
+            () if self.config.self_signed.is_some() => Some(SecretObstacle::SelfSigned),
+            () if self.shares_a_port => Some(SecretObstacle::SharedPort),
+            () => None,
+        }
     }
 
     /// The node that has used a join token, if this member recorded it.

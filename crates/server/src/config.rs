@@ -14,6 +14,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     pub client_addr: SocketAddr,
     pub peer_addr: SocketAddr,
+    /// Further addresses at which the process hears peers and passes them on (`PeerPortHandle::adopt`).
+    pub more_peer_addrs: Vec<SocketAddr>,
     /// Every member of the cluster with its peer address, this one included.
     pub initial_cluster: Vec<ClusterMember>,
     /// How the member joins an existing cluster; none for a founder.
@@ -93,6 +95,11 @@ pub struct CompactionConfig {
 }
 
 impl Config {
+    /// Every address at which peers are heard.
+    pub fn peer_addrs(&self) -> impl Iterator<Item = SocketAddr> {
+        std::iter::once(self.peer_addr).chain(self.more_peer_addrs.iter().copied())
+    }
+
     /// Clients and peers share one port. Where the kernel chooses ports, it chooses two.
     pub fn shares_a_port(&self) -> bool {
         self.client_addr == self.peer_addr && self.client_addr.port() != 0

@@ -125,7 +125,7 @@ impl NodeSecurity {
         NodeSecurity {
             peers: Arc::new(SharedPeerAuth::new(peers)),
             secret_store,
-            is_peer_port_exposed: !config.peer_addr.ip().is_loopback(),
+            is_peer_port_exposed: config.peer_addrs().any(|address| !address.ip().is_loopback()),
             auth: AuthState::new(config.auth.clone(), data_only),
             audit,
         }

@@ -305,6 +305,16 @@ fn entry_of(request: Option<&JoinRequest>, sender: &QuestionSender<'_>) -> Audit
     entry
 }
 
+/// Records a question of another kind that was refused.
+pub(crate) fn record_refused_question(handle: &Handle, operation: &'static str, sender: &QuestionSender<'_>) {
+    if let Some(audit) = handle.audit() {
+        let mut entry = AuditEntry::new(AuditClass::Read, "peer", operation);
+        entry.address = sender.address();
+        entry.end(AuditOutcome::Refused, "NotProven");
+        audit.record(entry);
+    }
+}
+
 /// A node that shows a token is given the secret, if it may.
 fn record(
     audit: &Audit,

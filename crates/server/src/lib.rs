@@ -37,6 +37,7 @@ mod merge_scripts;
 pub mod mesh;
 mod metrics;
 mod mutant;
+mod network;
 pub mod offline;
 pub mod peer;
 pub mod pieces;
@@ -70,6 +71,7 @@ pub use auth::{
     SignedTokens,
 };
 pub use backup::BackupPieces;
+pub use cluster_secret::SecretObstacle;
 pub use config::{ClusterMember, CompactionConfig, Config, JoinConfig, MeshConfig, PeerSecurity};
 pub use defrag::DefragReport;
 pub use documents::{DocumentContent, DocumentError, DocumentHandle};
@@ -85,6 +87,7 @@ pub use members::MemberInfo;
 pub use merge_scripts::{BoundedScripts, Scripts};
 pub use metrics::metric_table;
 pub use mutant::Mutant;
+pub use network::network_of;
 pub use node::apply::{CompactionDescription, CompactionPin, LeaseDescription, PinReader};
 pub use node::lock_call::HeldLock;
 pub use node::{LeaseEvent, LeaseEventKind, RoundOutcome, RoundReport};

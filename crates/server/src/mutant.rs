@@ -4,10 +4,14 @@
 base::mutants! {
     /// A signed token serves for ever.
     ExpiredTokenTaken = "expired-token-taken",
+    /// Logins by name and password on the data plane come without the address of their client.
+    LoginAddressForgotten = "login-address-forgotten",
     /// A join token admits as many nodes as show it.
     JoinTokenServesTwice = "join-token-serves-twice",
     /// An open peer port takes frames from every address.
     PeerAddressUnchecked = "peer-address-unchecked",
+    /// Questions of strangers on the peer port are not counted.
+    QuestionsUncounted = "questions-uncounted",
     /// A refusal is not recorded in the audit log.
     RefusalNotRecorded = "refusal-not-recorded",
 }

@@ -16,6 +16,7 @@ mod inbound;
 mod link;
 mod outbox;
 mod pause;
+mod pending;
 mod ping;
 pub(crate) mod question;
 mod security;
@@ -29,6 +30,7 @@ pub use handshake::GREETINGS;
 pub use question::QuestionSender;
 pub use security::{PeerAuth, PeerAuthStage, SharedPeerAuth};
 
+use crate::audit::Audit;
 use crate::peer::counters::PeerCounters;
 use crate::peer::inbound::Inbound;
 use crate::peer::link::Link;
@@ -63,6 +65,8 @@ pub struct PeerParams {
     pub on_round_trip: OnRoundTrip,
     /// Answers nodes that want to join.
     pub on_question: OnQuestion,
+    /// Records streams that are refused.
+    pub audit: Option<Audit>,
 }
 
 /// The bytes of a request go in, with what is known of its sender; those of the response come out.
@@ -163,7 +167,8 @@ struct PeerShared {
     on_round_trip: OnRoundTrip,
     on_question: OnQuestion,
     listen: Option<TcpListener>,
-    half_open: accept::HalfOpen,
+    pending: pending::PendingConns,
+    audit: Option<Audit>,
     peers: RwLock<BTreeMap<NodeId, Arc<Peer>>>,
     /// Former members, which are turned away for good.
     removed: RwLock<BTreeSet<NodeId>>,
@@ -206,7 +211,7 @@ struct Peer {
 impl Peers {
     pub fn start(params: PeerParams, deliver: Deliver) -> io::Result<Peers> {
         let PeerParams { cluster, me, listen, peers, timing, security, .. } = params;
-        let PeerParams { trusts_this_machine, on_round_trip, on_question, .. } = params;
+        let PeerParams { trusts_this_machine, on_round_trip, on_question, audit, .. } = params;
         assert!(timing.ping < timing.silence, "a ping must come before silence is declared");
         let shared = Arc::new(PeerShared {
             cluster,
@@ -217,8 +222,9 @@ impl Peers {
             deliver,
             on_round_trip,
             on_question,
+            audit,
             listen,
-            half_open: accept::HalfOpen::default(),
+            pending: pending::PendingConns::default(),
             peers: RwLock::default(),
             removed: RwLock::default(),
             stopping: AtomicBool::new(false),
@@ -557,7 +563,7 @@ impl PeerShared {
     fn halt(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.listen.as_ref().inspect(|listen| accept::wake(listen));
-        self.half_open.cut_all();
+        self.pending.cut_all();
         self.read_peers().values().for_each(|peer| peer.cut());
     }
 
@@ -575,13 +581,14 @@ impl PeerShared {
 
     /// Whether a connection that claims to be a peer's comes from a member's address. Connections from this machine
     /// do: their source address depends on the route.
-    fn is_address_of_a_member(&self, peer: &Peer, remote: IpAddr) -> bool {
-        let members = || {
+    /// Whether the address is that of a node of the peer's own cluster.
+    fn is_address_beside(&self, peer: &Peer, remote: IpAddr) -> bool {
+        let nodes = || {
             let peers = self.read_peers();
-            let members = peers.values().filter(|peer| peer.remote_region.is_none());
-            members.flat_map(|peer| peer.addresses()).collect::<Vec<IpAddr>>()
+            let nodes = peers.values().filter(|other| other.cluster(self) == peer.cluster(self));
+            nodes.flat_map(|node| node.addresses()).collect::<Vec<IpAddr>>()
         };
-        let is_let_in = || address::is_of_a_member(remote, &members(), self.trusts_this_machine);
+        let is_let_in = || address::is_of_a_member(remote, &nodes(), self.trusts_this_machine);
         // Its name may have moved since it was last looked up.
         is_let_in() || peer.resolve().is_ok() && is_let_in()
     }

@@ -4,7 +4,7 @@
 //! in any order, and an interrupted command is repeated. Nothing of it is replicated: a member follows its own
 //! data directory.
 
-use crate::cluster_secret::StoredSecret;
+use crate::cluster_secret::{SecretObstacle, StoredSecret};
 use crate::handle::Handle;
 use crate::peer::{PeerAuth, PeerAuthStage};
 use base::{Code, FormatLevel, NodeId};
@@ -23,11 +23,8 @@ pub struct PeerPortStatus {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SecureError {
-    #[error(
-        "the peer port of this member has certificates of its own, or is the port of its clients: it is closed by how the \
-         member is started"
-    )]
-    NotBySecret,
+    #[error("the peer port of this member is closed by how the member is started: {0}")]
+    NotBySecret(SecretObstacle),
     #[error("this member has another secret already")]
     OtherSecret,
     #[error("{0}")]
@@ -79,8 +76,8 @@ impl PeerPortHandle<'_> {
     /// Takes the secret; members without it are still accepted. A member that has it already stays as closed as it is.
     pub fn take_secret(self, secret: Secret) -> Result<PeerPortStatus, SecureError> {
         let now = self.handle.core().security.peers.now();
-        if !self.handle.core().security.secret_store.is_usable() {
-            return Err(SecureError::NotBySecret);
+        if let Some(obstacle) = self.handle.core().security.secret_store.obstacle() {
+            return Err(SecureError::NotBySecret(obstacle));
         }
         match now.secret {
             Some(known) if known != secret => return Err(SecureError::OtherSecret),

@@ -160,6 +160,7 @@ impl Server {
             trusts_this_machine: true,
             on_round_trip: observe_round_trips(core.clone()),
             on_question: answer_questions(asked.clone()),
+            audit: core.security.audit.clone(),
         };
         let peers =
             Arc::new(Peers::start(params, post::deliver_from_members(core.clone())).map_err(Error::Thread)?);
@@ -462,14 +463,16 @@ fn log_open_peer_port(config: &Config, guard: &PeerAuth) {
     if !guard.is_open() {
         return;
     }
-    if config.peer_addr.ip().is_loopback() {
-        tracing::info!(address = %config.peer_addr, "peer port is open, to this machine alone");
-    } else {
-        tracing::warn!(
-            address = %config.peer_addr,
-            "peer port is open: any machine with a member's address can speak for a member on the peer port; \
-             `althing cluster secure`, or --cluster-secret-file on every member, closes it"
-        );
+    for address in config.peer_addrs() {
+        if address.ip().is_loopback() {
+            tracing::info!(%address, "peer port is open, to this machine alone");
+        } else {
+            tracing::warn!(
+                %address,
+                "peer port is open: any machine with a member's address can speak for a member on the peer port; \
+                 `althing cluster secure`, or --cluster-secret-file on every member, closes it"
+            );
+        }
     }
 }
 

@@ -60,6 +60,7 @@ async fn answer(
     slot_guard: Arc<SlotGuard>,
 ) -> Result<Response<Body>, Infallible> {
     if slot_guard.is_limited() && !urgent::is_urgent(request.uri().path().as_bytes()) {
+        shared.browsers.record_refused(&request.into_parts().0, StatusCode::TOO_MANY_REQUESTS);
         return Ok(refuse(StatusCode::TOO_MANY_REQUESTS, "too many connections\n"));
     }
     let failure = Arc::new(OnceLock::new());

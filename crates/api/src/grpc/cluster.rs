@@ -47,7 +47,7 @@ impl Cluster for ClusterService {
         request: Request<MemberListRequest>,
     ) -> Result<Response<MemberListResponse>, Status> {
         if request.get_ref().linearizable {
-            self.handle.auth().catch_up().await.map_err(refusal::render)?;
+            self.handle.auth().catch_up_urgently().await.map_err(refusal::render)?;
         }
         call_context::require_user(&self.handle, request.metadata()).await?;
         Ok(Response::new(MemberListResponse { header: self.header(), members: self.members() }))

@@ -16,31 +16,46 @@ use coord::call::{DataPermissionsOfRole, ListRoles, ListUsers, PermissionsOfRole
 use coord::{Access, DataAccess, DataPermission, Permission};
 use serde::Deserialize;
 use serde_json::{Map, Value, json as object};
-use server::IdentifiedBy;
+use server::{DataCaller, Handle, IdentifiedBy};
 use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use super::coord::put_bytes;
 
 const RIGHT: &str = r#"{"user": "NAME", "password": "…"}"#;
 
 /// What a request is authorized by.
-pub struct GivenAuthorization(pub Vec<u8>);
+pub struct GivenAuthorization {
+    header: Vec<u8>,
+    address: Option<IpAddr>,
+}
+
+impl GivenAuthorization {
+    /// That of the call which this task serves.
+    pub fn of_call(header: &[u8]) -> GivenAuthorization {
+        GivenAuthorization { header: header.to_vec(), address: clients::current_ip() }
+    }
+
+    pub async fn caller(&self, handle: &Handle) -> Result<Arc<DataCaller>, Code> {
+        guard::caller_of(handle, &self.header, self.address).await
+    }
+}
 
 impl FromRequestParts<Rest> for GivenAuthorization {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &Rest) -> Result<GivenAuthorization, Infallible> {
         let identity = parts.extensions.get::<ClientIdentity>();
-        Ok(GivenAuthorization(ClientIdentity::authorization(identity, &parts.headers).to_vec()))
+        Ok(GivenAuthorization::of_call(ClientIdentity::authorization(identity, &parts.headers)))
     }
 }
 
 /// `GET /v1/session`: whether callers must say who they are, and who this one is.
-pub async fn session(State(rest): State<Rest>, GivenAuthorization(given): GivenAuthorization) -> Response {
+pub async fn session(State(rest): State<Rest>, given: GivenAuthorization) -> Response {
     let handle = rest.handle();
     let is_auth_on = handle.auth().is_on();
-    let caller =
-        if is_auth_on && !given.is_empty() { guard::caller_of(handle, &given).await.ok() } else { None };
+    let caller = if is_auth_on && !given.header.is_empty() { given.caller(handle).await.ok() } else { None };
     let may_all = !is_auth_on || caller.as_ref().is_some_and(|caller| caller.rights().is_root());
     json(&object!({
         "auth": is_auth_on,
@@ -68,8 +83,7 @@ pub async fn login(State(rest): State<Rest>, WholeBody(body): WholeBody) -> Resu
     if rest.handle().is_data_only() {
         return Err(Code::PasswordNotHere.into());
     }
-    let address = clients::current().and_then(|client| client.address()).map(|address| address.ip());
-    match rest.handle().auth().authenticate_from(address, user.clone(), password).await {
+    match rest.handle().auth().authenticate_from(clients::current_ip(), user.clone(), password).await {
         Ok(reply) => Ok(json(&object!({ "user": user, "token": reply.body.0 }))),
         Err(code @ (Code::AuthFailed | Code::NoPasswordUser)) => {
             let body = Refusal::new(code, "the name or the password is wrong").body();

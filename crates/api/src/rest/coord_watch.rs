@@ -18,7 +18,6 @@ use coord::watch::{Create, Event, Filters, Input, Response as WatchResponse, Res
 use serde_json::{Map, Value, json as object};
 use server::{Handle, WatchRequests, WatchResponses};
 use std::future::poll_fn;
-use std::sync::Arc;
 use tokio::sync::watch;
 
 pub const PARAMS: [&str; 4] = ["prefix", "key", "since", "format"];
@@ -43,7 +42,7 @@ pub async fn get(
     let (now, _) = ranged(&handle, Range { limit: 1, ..Range::of(keys.clone()) }).await?;
     let (sender, response) = event_stream::open(&query, &headers)?;
     let stopping = rest.shared.stopping.clone();
-    let stream = KeyStream { rest, given: given.0.into(), keys, sender };
+    let stream = KeyStream { rest, given, keys, sender };
     tokio::spawn(stream.run(handle, since, now, stopping));
     Ok(response)
 }
@@ -74,7 +73,7 @@ fn parse_revision(text: &str) -> Result<Revision, Refusal> {
 
 struct KeyStream {
     rest: Rest,
-    given: Arc<[u8]>,
+    given: GivenAuthorization,
     keys: KeyRange,
     sender: EventSender,
 }

@@ -2,9 +2,10 @@
 //! A name, a position and a body of JSON go in; the text goes to the client. A stream ends when its client leaves, when the
 //! caller may not read any more, or when the process stops.
 
+use super::Rest;
+use super::access::GivenAuthorization;
 use super::query::Query;
 use super::refusal::Refusal;
-use super::{Rest, guard};
 use axum::body::Body;
 use axum::http::HeaderMap;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, UPGRADE};
@@ -119,12 +120,12 @@ pub async fn stopped(stopping: &mut watch::Receiver<bool>) {
 }
 
 /// Finds the caller again: permissions and tokens may have changed since the stream began.
-pub async fn readmit(rest: &mut Rest, given: &[u8]) -> bool {
+pub async fn readmit(rest: &mut Rest, given: &GivenAuthorization) -> bool {
     if !rest.handle().auth().is_on() {
         rest.caller = None;
         return true;
     }
-    match guard::caller_of(rest.handle(), given).await {
+    match given.caller(rest.handle()).await {
         Ok(caller) => {
             rest.caller = Some(caller);
             true

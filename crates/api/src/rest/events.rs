@@ -16,7 +16,6 @@ use base::Code;
 use base::limits::EVENT_STREAMS_MAX;
 use serde_json::{Map, Value};
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -125,9 +124,7 @@ pub async fn get(
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
     let topics = topics.into_iter().map(|topic| TopicState { topic, told: None }).collect();
     let stopping = rest.shared.stopping.clone();
-    tokio::spawn(
-        EventStream { rest, given: given.0.into(), topics, rows, sender, _slot: slot }.run(stopping),
-    );
+    tokio::spawn(EventStream { rest, given, topics, rows, sender, _slot: slot }.run(stopping));
     let body = Body::from_stream(ReceiverStream::new(receiver).map(Ok::<_, Infallible>));
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
     Ok((headers, body).into_response())
@@ -135,7 +132,7 @@ pub async fn get(
 
 struct EventStream {
     rest: Rest,
-    given: Arc<[u8]>,
+    given: GivenAuthorization,
     topics: Vec<TopicState>,
     rows: Rows,
     sender: mpsc::Sender<String>,

@@ -231,7 +231,8 @@ impl RestFastPath {
         };
         if !cached_caller.rest.caller.as_ref().is_some_and(is_known) {
             let authorization = cached_caller.authorization(headers).to_vec();
-            let caller = Box::pin(guard::caller_of(handle, &authorization)).await?;
+            let address = cached_caller.address.map(|address| address.ip());
+            let caller = Box::pin(guard::caller_of(handle, &authorization, address)).await?;
             cached_caller.client.set_user(&caller.user);
             cached_caller.rest = self.rest.with_caller(Some(caller));
             cached_caller.authorization = authorization;

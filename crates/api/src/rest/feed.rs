@@ -21,7 +21,6 @@ use mesh::{
 };
 use serde_json::{Map, Value, json as object};
 use server::{FeedEvent, FeedMessage, FeedReceiver};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -35,7 +34,7 @@ pub async fn get(rest: Rest, given: GivenAuthorization, head: RequestHead) -> Re
     let since = event_stream::since(&head.query, &head.headers);
     let wanted = FeedQuery::of(&rest, head.space.id, prefix, head.query.get("type"), since)?;
     let (sender, response) = event_stream::open(&head.query, &head.headers)?;
-    wanted.begin(rest, given.0.into(), FeedSink::Text(sender))?;
+    wanted.begin(rest, given, FeedSink::Text(sender))?;
     Ok(response)
 }
 
@@ -67,7 +66,7 @@ impl FeedQuery {
     }
 
     /// Tells a client until it leaves or may not read any more.
-    pub fn begin(self, rest: Rest, given: Arc<[u8]>, sink: FeedSink) -> Result<(), Refusal> {
+    pub fn begin(self, rest: Rest, given: GivenAuthorization, sink: FeedSink) -> Result<(), Refusal> {
         let FeedQuery { range, kind, since } = self;
         let inbox = rest.mesh().follow(Subscription { since: since.clone(), range: range.clone() })?;
         let stopping = rest.shared.stopping.clone();
@@ -103,7 +102,7 @@ fn scan_of(range: &FeedRange) -> Request {
 
 struct FeedStream {
     rest: Rest,
-    given: Arc<[u8]>,
+    given: GivenAuthorization,
     range: FeedRange,
     kind: Option<Kind>,
     /// The cursor up to which the client has every change.

@@ -19,6 +19,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use mesh::namespaces;
 use server::{Credentials, DataCaller, DataVerb, Handle, IdentifiedBy};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 const BEARER: &str = "Bearer ";
@@ -123,7 +124,7 @@ fn is_method(asked: &Method, method: &str) -> bool {
 async fn admit(rest: &Rest, parts: &mut Parts, need: RouteAccess) -> Result<Arc<DataCaller>, Code> {
     let identity = parts.extensions.get::<ClientIdentity>();
     let authorization = ClientIdentity::authorization(identity, &parts.headers);
-    let caller = caller_of(rest.handle(), authorization).await?;
+    let caller = caller_of(rest.handle(), authorization, clients::current_ip()).await?;
     let rights = caller.rights();
     let permitted = match need {
         RouteAccess::Open
@@ -157,14 +158,18 @@ pub fn authorization(headers: &HeaderMap) -> &[u8] {
     headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default()
 }
 
-/// The caller that sent this `Authorization`.
-pub async fn caller_of(handle: &Handle, given: &[u8]) -> Result<Arc<DataCaller>, Code> {
+/// The caller that sent this `Authorization` from this address.
+pub async fn caller_of(
+    handle: &Handle,
+    given: &[u8],
+    address: Option<IpAddr>,
+) -> Result<Arc<DataCaller>, Code> {
     let given = std::str::from_utf8(given).map_err(|_| Code::InvalidAuthToken)?;
     if let Some(encoded) = given.strip_prefix(BASIC) {
         audit::note(|entry| entry.identified_by = Some(IdentifiedBy::Password));
         let (user, password) = basic(encoded).ok_or(Code::AuthFailed)?;
         audit::note_target("user", &user);
-        let credentials = Credentials::Password { user: &user, password: &password };
+        let credentials = Credentials::Password { user: &user, password: &password, address };
         return handle.auth().data_caller(Some(credentials)).await.inspect(note_caller);
     }
     let token = given.strip_prefix(BEARER).unwrap_or(given);

@@ -13,6 +13,7 @@ use super::refusal::Refusal;
 use super::request_head::RequestHead;
 use super::write::{self, ValueBody};
 use super::{Rest, crdt, guard, read_result, session};
+use crate::clients;
 use crate::grpc::call_context;
 use base::Code;
 use head::CallHead;
@@ -46,7 +47,7 @@ impl DataApi {
         if !handle.auth().is_on() {
             return Ok(self.rest.with_caller(None));
         }
-        let caller = guard::caller_of(handle, call_context::given(metadata)).await?;
+        let caller = guard::caller_of(handle, call_context::given(metadata), clients::current_ip()).await?;
         Ok(self.rest.with_caller(Some(caller)))
     }
 

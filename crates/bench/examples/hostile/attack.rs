@@ -34,9 +34,15 @@ enum Kind {
     WrongPassword,
     /// A handshake of TLS that does not go on.
     HalfHandshake,
+    /// On the peer port: half of a peer's hello.
+    PeerHello,
+    /// The same: a question of a node that wants to join, which never becomes whole.
+    PeerQuestion,
+    /// The same: a handshake of TLS that does not go on.
+    PeerHandshake,
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 11] = [
     Kind::Idle,
     Kind::SlowHead,
     Kind::SlowBody,
@@ -45,8 +51,17 @@ const KINDS: [Kind; 8] = [
     Kind::Partial,
     Kind::Unread,
     Kind::UnreadStreams,
+    Kind::PeerHello,
+    Kind::PeerQuestion,
+    Kind::PeerHandshake,
 ];
 const KINDS_OF_AUTH: [Kind; 2] = [Kind::WrongToken, Kind::WrongPassword];
+
+impl Kind {
+    fn is_of_peers(self) -> bool {
+        matches!(self, Kind::PeerHello | Kind::PeerQuestion | Kind::PeerHandshake)
+    }
+}
 
 pub struct Attacker {
     pub target: Target,
@@ -90,8 +105,9 @@ impl Attacker {
     }
 
     fn begin(&self, kind: Kind, is_rest: bool) -> io::Result<Wire> {
-        let address = self.target.address(is_rest);
+        let address = if kind.is_of_peers() { self.target.peer } else { self.target.address(is_rest) };
         let mut wire = match kind {
+            _ if kind.is_of_peers() => Wire::Plain(self.dialler.dial_in_clear(address)?),
             Kind::HalfHandshake => Wire::Plain(self.dialler.dial_in_clear(address)?),
             _ => self.dialler.dial(address)?,
         };
@@ -121,7 +137,10 @@ impl Attacker {
                 PREFACE.iter().copied().chain(windows).chain(of_connection).chain(requests).collect()
             }
             // A client's hello is announced, and its first bytes come.
-            Kind::HalfHandshake => vec![22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3],
+            Kind::HalfHandshake | Kind::PeerHandshake => vec![22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3],
+            Kind::PeerHello => b"ALTHINGP\x01\0".to_vec(),
+            // Its length is announced, and its bytes come one at a time.
+            Kind::PeerQuestion => b"ALTHINGJ\x01\0\0\x10\0\0".to_vec(),
         }
     }
 
@@ -130,6 +149,7 @@ impl Attacker {
         let more = match kind {
             Kind::Idle | Kind::UnreadStreams => Vec::new(),
             Kind::SlowHead | Kind::SlowBody | Kind::HalfHandshake => vec![b'a'],
+            Kind::PeerHello | Kind::PeerQuestion | Kind::PeerHandshake => vec![1],
             Kind::Pings => frame(6, 0, 0, &[0; 8]).repeat(200),
             // As many windows as one frame takes.
             Kind::Settings => frame(4, 0, 0, &[0, 4, 0, 0, 0xff, 0xff].repeat(2_730)).repeat(2),

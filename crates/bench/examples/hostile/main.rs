@@ -1,7 +1,7 @@
 //! Honest clients beside hostile ones: a member, many connections of which half are hostile, and how long the honest ones
 //! wait without and with them. The hostile send heads and bodies a byte at a time, are idle, flood with pings and
 //! settings, open requests that never become complete, ask for large answers and do not read them, guess tokens and passwords,
-//! begin handshakes, and reconnect when they are cut. It fails if honest clients wait too long or the member grows too large.
+//! begin handshakes and questions of peers, and reconnect when they are cut. It fails if honest clients wait too long or the member grows too large.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command: its report is what was asked for")]
 

@@ -19,6 +19,7 @@ const PASSWORD: &str = "root-password";
 pub struct Target {
     pub client: SocketAddr,
     pub rest: SocketAddr,
+    pub peer: SocketAddr,
     /// With auth on.
     pub token: Option<String>,
 }
@@ -121,7 +122,7 @@ impl TestMember {
             .stdout(Stdio::null())
             .spawn()
             .map_err(|error| format!("{}: {error}", althing.display()))?;
-        let target = Target { client, rest, token: None };
+        let target = Target { client, rest, peer, token: None };
         let mut member = TestMember { process, dir, target };
         let deadline = Instant::now() + START_PATIENCE;
         while !member.takes_large_values(dialler) {

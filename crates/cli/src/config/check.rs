@@ -32,8 +32,6 @@ pub struct CheckedConfig {
     /// Where clients are served; the first is the client address of the configuration.
     pub client_addrs: Vec<ListenAddr>,
     pub client_sockets: Vec<ListenSocket>,
-    /// Where peers are heard beside the member's own address.
-    pub more_peer_addrs: Vec<SocketAddr>,
     /// The listen address of the data API, and its advertised address.
     pub http_addr: Option<SocketAddr>,
     pub advertise_http: String,
@@ -200,6 +198,7 @@ fn assemble(values: &Values) -> CheckedConfig {
         data_dir: values.text(Id::DataDir).into(),
         client_addr: address(Id::ClientAddr),
         peer_addr: address(Id::PeerAddr),
+        more_peer_addrs: vec![],
         initial_cluster: parse_members(values.text(Id::InitialCluster)).expect("checked to be members"),
         join: parse_join(values.text(Id::Join)),
         cluster_token: values.text(Id::ClusterToken).to_owned(),
@@ -250,7 +249,6 @@ fn assemble(values: &Values) -> CheckedConfig {
     CheckedConfig {
         client_addrs: vec![ListenAddr { address: config.client_addr, sealed: tls.is_some() }],
         client_sockets: vec![],
-        more_peer_addrs: vec![],
         http_addr: values.text(Id::HttpAddr).parse().ok(),
         advertise_http: values.text(Id::AdvertiseHttp).to_owned(),
         connections_max: bytes(Id::ConnectionsMax),

@@ -46,7 +46,7 @@ pub fn translate(given: &[GivenFlag]) -> Result<CheckedConfig, Problems> {
     if let Some(url) = told.first().filter(|url| url.is_unix) {
         checked.config.advertise_client = url.text();
     }
-    checked.more_peer_addrs = places.more_peers;
+    checked.config.more_peer_addrs = places.more_peers;
     checked.config.strict_reconfig = translation.is_on("strict-reconfig-check", true);
     checked.config.force_new_cluster = translation.is_on("force-new-cluster", false);
     if let Some(files) = &mut checked.config.peer_security.files {

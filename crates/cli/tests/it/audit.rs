@@ -209,6 +209,8 @@ fn every_way_in_leaves_its_line_and_no_line_holds_a_secret() {
     assert!(!stranger.spawn().wait().unwrap().success());
     wait_for(&path, json!({"protocol": "peer", "operation": "join", "outcome": "refused"}));
 
+    refuse_before_routes(&member, &plan, &path);
+
     drop(stop(member));
     wait_for(&path, json!({"event": "stop"}));
     let text = std::fs::read_to_string(&path).unwrap();
@@ -217,6 +219,44 @@ fn every_way_in_leaves_its_line_and_no_line_holds_a_secret() {
     }
     let reads = lines(&path).into_iter().filter(|line| line["class"] == "read" && line["outcome"] == "ok");
     assert_eq!(reads.count(), 0, "reads are not recorded");
+}
+
+/// What is refused before its route or its sender is looked at.
+fn refuse_before_routes(member: &Member, plan: &Plan, path: &Path) {
+    let json = ("content-type", "application/json");
+    for (target, headers, code) in [
+        ("/v1/data/by-a-name", vec![("host", "evil.example")], "421"),
+        (
+            "/v1/data/by-an-origin",
+            vec![("host", "localhost"), ("origin", "https://evil.example"), json],
+            "403",
+        ),
+        (
+            "/v1/data/by-a-form",
+            vec![("host", "localhost"), ("sec-fetch-site", "same-origin"), ("content-type", "text/plain")],
+            "415",
+        ),
+    ] {
+        let fields: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let request =
+            format!("PUT {target}?secret={VALUE} HTTP/1.1\r\n{fields}content-length: 2\r\n\r\n{{}}");
+        let answer = Rest::of(member).raw(request.as_bytes()).unwrap();
+        assert_eq!(answer.status.to_string(), code, "{target}");
+        let operation = format!("PUT {target}");
+        let line = wait_for(path, json!({"protocol": "http", "operation": operation, "outcome": "refused"}));
+        assert_eq!((&line["code"], &line["user"]), (&json!(code), &Value::Null));
+        assert!(line["address"].as_str().unwrap().starts_with("127.0.0.1:"), "{line}");
+    }
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", plan.peer_port)).unwrap();
+    std::io::Write::write_all(&mut stream, b"no protocol of ours").unwrap();
+    wait_for(
+        path,
+        json!({"protocol": "peer", "operation": "stream", "outcome": "refused", "code": "Garbage"}),
+    );
+    // A report, of a node that proves nothing.
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", plan.peer_port)).unwrap();
+    std::io::Write::write_all(&mut stream, b"ALTHINGJ\x01\0\x02\0\0\0\x04\0").unwrap();
+    wait_for(path, json!({"protocol": "peer", "operation": "status", "outcome": "refused"}));
 }
 
 fn rest_of(member: &Member) -> Rest {

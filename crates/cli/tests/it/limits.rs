@@ -3,14 +3,17 @@
 
 use crate::both_ways::{Way, both_ways};
 use crate::etcd::put;
-use crate::process::{Member, PATIENCE, Plan, until};
+use crate::membership::joiner;
+use crate::process::{Member, PATIENCE, Plan, connect_from, until};
 use crate::rest::Rest;
 use crate::tour::block_on;
 use proto::etcdserverpb::RangeRequest;
 use proto::etcdserverpb::kv_client::KvClient;
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tonic::transport::Endpoint;
@@ -330,4 +333,59 @@ fn slow_clients_of_the_peer_port_are_cut() {
         streams.retain_mut(|stream| !is_cut(stream));
         streams.is_empty().then_some(())
     });
+}
+
+/// Questions of a node that wants to join which never become whole, one after the other, from an address of their own.
+fn keep_asking(port: SocketAddr, ends: &AtomicBool, asked: &AtomicUsize) {
+    let mut held = VecDeque::new();
+    while !ends.load(Ordering::Relaxed) {
+        if let Some(mut stream) = connect_from([127, 0, 0, 9], port) {
+            // It may have been cut already.
+            let _ = stream.write_all(b"ALTHINGJ\x01\0");
+            held.push_back(stream);
+            asked.fetch_add(1, Ordering::Relaxed);
+        }
+        if held.len() > 300 {
+            held.pop_front();
+        }
+        // Hundreds within the time that one may take, and processors for others.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn questions_to_the_peer_port_take_neither_all_descriptors_nor_the_places_of_others() {
+    const FILES: usize = 256;
+    // Members of a static cluster are open, and nodes join without a token.
+    let plans: Vec<Plan> =
+        Plan::cluster(3).into_iter().map(|plan| plan.with(&["--wal-segment-bytes", "1048576"])).collect();
+    let mut member = Member::from_child(spawn_with_files(&plans[0], FILES));
+    let others: Vec<Member> = plans[1..].iter().map(Plan::start).collect();
+    others.iter().chain([&member]).for_each(Member::wait_ready);
+    let port = SocketAddr::from(([127, 0, 0, 1], plans[0].peer_port));
+    let (ends, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| keep_asking(port, &ends, &asked));
+        let finish = EndOnDrop(&ends);
+        until("they have asked", || (asked.load(Ordering::Relaxed) > 600).then_some(()));
+        assert!(member.open_files() < FILES - 64, "{} descriptors of {FILES}", member.open_files());
+        block_on(async {
+            let channel = Endpoint::from_shared(member.endpoint()).unwrap().connect().await.unwrap();
+            let mut kv = KvClient::new(channel);
+            for nth in 0..40 {
+                kv.put(put(format!("key-{nth}"), vec![7; 100_000])).await.unwrap();
+            }
+        });
+        assert!(member.is_running());
+        joiner("m9", plans[0].peer_port).start_ready();
+        drop(finish);
+    });
+}
+
+struct EndOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

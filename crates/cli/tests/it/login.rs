@@ -2,11 +2,17 @@
 
 use crate::auth::{CHEAP, gate, token_of, v3, with_auth};
 use crate::both_ways::{Way, both_ways};
-use crate::process::{Member, PATIENCE, Plan, althing};
+use crate::process::{Member, PATIENCE, Plan, althing, connect_from, until};
+use crate::rest::Rest;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::fs::File;
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 fn message(member: &Member, token: &str, path: &str, body: &str) -> (u16, String) {
@@ -80,6 +86,85 @@ fn no_password_is_empty() {
     assert_eq!(run(&["user", "add", "bob"], "typed\n").0, 0);
     token_of(gate(&member), "bob", "typed");
     assert_eq!(run(&["user", "add", "robot", "--no-password"], "").0, 0);
+}
+
+/// Calls of one client that come from this address of loopback, each on a connection of its own.
+fn status_from(address: [u8; 4], server: SocketAddr, request: &str) -> Option<u16> {
+    Rest::answer_on(connect_from(address, server)?, request.as_bytes()).map(|answer| answer.status)
+}
+
+fn by_password(user: &str, password: &str) -> String {
+    let basic = STANDARD.encode(format!("{user}:{password}"));
+    format!("GET /v1/ring HTTP/1.1\r\nhost: localhost\r\nauthorization: Basic {basic}\r\n\r\n")
+}
+
+/// Wrong passwords for more names than one address may have waiting, again and again until it is dropped.
+struct Flood {
+    ends: Arc<AtomicBool>,
+    refused: Arc<AtomicUsize>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Flood {
+    const NAMES: usize = 80;
+
+    fn begin(server: SocketAddr) -> Flood {
+        let (ends, refused) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let threads = (0..Flood::NAMES).map(|nth| {
+            let (ends, refused) = (ends.clone(), refused.clone());
+            let request = by_password(&format!("stranger{nth}"), "wrong");
+            std::thread::spawn(move || {
+                while !ends.load(Ordering::Relaxed) {
+                    if status_from([127, 0, 0, 9], server, &request) == Some(429) {
+                        refused.fetch_add(1, Ordering::Relaxed);
+                        // What is refused at once would be asked again at once.
+                        std::thread::sleep(std::time::Duration::from_millis(10));
+                    }
+                }
+            })
+        });
+        Flood { threads: threads.collect(), ends, refused }
+    }
+
+    /// Until its address has as many logins waiting as it may have.
+    fn wait_until_refused(&self) {
+        let before = self.refused.load(Ordering::Relaxed);
+        until("the flood is refused", || (self.refused.load(Ordering::Relaxed) > before).then_some(()));
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+#[test]
+fn a_flood_of_names_from_one_address_keeps_no_other_address_out() {
+    let keys = concat!(env!("CARGO_MANIFEST_DIR"), "/../jwt/keys");
+    let signed = format!("jwt,sign-method=RS256,priv-key={keys}/rs256.pem");
+    for token in ["simple", &signed] {
+        // Each comparison takes a while, so that the flood's places are taken most of the time.
+        let flags = ["--bcrypt-cost", "7", "--auth-token", token];
+        let member = Plan::single().with(&flags).start_ready();
+        with_auth(&member);
+        let (rest, root) = (member.rest.unwrap(), token_of(gate(&member), "root", "rpw"));
+        let flood = Flood::begin(rest);
+        for nth in 0..4 {
+            flood.wait_until_refused();
+            let add = format!(r#"{{"name":"ann{nth}","password":"apw"}}"#);
+            // A signed token ends with every change.
+            let root = if nth == 0 { root.clone() } else { token_of(gate(&member), "root", "rpw") };
+            let added = v3(gate(&member), &root, "auth/user/add", &add);
+            assert_eq!(added.status, 200, "{token} {nth}: {}", added.shown());
+            flood.wait_until_refused();
+            let ann = by_password(&format!("ann{nth}"), "apw");
+            assert_eq!(status_from([127, 0, 0, 1], rest, &ann), Some(200), "{token} {nth}");
+            flood.wait_until_refused();
+            token_of(gate(&member), &format!("ann{nth}"), "apw");
+        }
+    }
 }
 
 /// A terminal, and a user who types at it.

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use tempfile::TempDir;
 
 /// A node that joins the cluster of the member that listens there.
-fn joiner(name: &str, ask: u16) -> Plan {
+pub fn joiner(name: &str, ask: u16) -> Plan {
     let peer_port = free_port();
     Plan {
         name: name.to_owned(),

@@ -330,6 +330,12 @@ fn members_make_certificates_of_their_own() {
         heard.first().is_none_or(|first| *first == TLS_ALERT),
         "nothing is answered in the clear: {heard:?}"
     );
+    let mut command = althing();
+    command.args(["cluster", "secure", "--endpoints", &running[0].endpoint(), "--secret-file"]);
+    command.arg(plans[0].dir.path().join("secret"));
+    let refused = run(command, "");
+    let told = text(&refused.stderr);
+    assert!(!refused.status.success() && told.contains("start them without --peer-auto-tls"), "{told}");
 
     let plan = Plan::single().with(&["--auto-tls"]);
     let member = plan.start();

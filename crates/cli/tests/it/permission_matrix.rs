@@ -40,6 +40,9 @@ pub enum Who {
     Users([bool; 4]),
 }
 
+/// What nodes that keep data alone serve as members do.
+const DATA_SERVICE: &str = "/althing.data.v1.DataService/";
+
 pub const USER: Who = Who::Users([true; 4]);
 const ROOT: Who = Who::Users([false; 4]);
 /// Of the keys from `a` to `b`: reading, writing, both.
@@ -247,6 +250,28 @@ fn every_call_is_for_those_who_have_its_permission() {
             }
             for (at, (user, token)) in world.users.iter().enumerate() {
                 expect(user, who.for_user(at), ask(&member, token, path, message.clone()).await);
+                if path.starts_with(DATA_SERVICE) {
+                    let asked = ask(&node, token, path, message.clone()).await;
+                    expect(&format!("{user} on the node"), who.for_user(at), asked);
+                    // By name and password, which members compare.
+                    let password = USERS.iter().find(|(name, _)| name == user).unwrap().1;
+                    let basic = format!("Basic {}", STANDARD.encode(format!("{user}:{password}")));
+                    let asked = ask(&member, &basic, path, message.clone()).await;
+                    expect(&format!("{user} with a password"), who.for_user(at), asked);
+                    let wrong = format!("Basic {}", STANDARD.encode(format!("{user}:wrong")));
+                    for basic in [&wrong, &basic] {
+                        let asked = ask(&node, basic, path, message.clone()).await;
+                        expect(&format!("{user} on the node with {basic}"), Outcome::Unknown, asked);
+                    }
+                    let (_, why) = ask(&member, &wrong, path, message.clone()).await;
+                    let is_refused = why.contains("authentication failed");
+                    let outcome = if is_refused { Outcome::Unknown } else { Outcome::Served };
+                    expect(&format!("{user} with a wrong password"), Outcome::Unknown, (outcome, why));
+                }
+            }
+            if path.starts_with(DATA_SERVICE) {
+                let asked = ask(&node, &world.root, path, message.clone()).await;
+                expect("root on the node", Outcome::Served, asked);
             }
             // Auth stays on for the rows that follow.
             if path != "/etcdserverpb.Auth/AuthDisable" {

@@ -5,7 +5,7 @@ use base::mutant::PlantedBug;
 use std::process::Command;
 
 /// Each bug with a test that finds it.
-const HUNTS: [(PlantedBug, &str); 7] = [
+const HUNTS: [(PlantedBug, &str); 8] = [
     (api::Mutant::HostUnchecked.bug(), "browsers::no_page_of_another_site_reads_or_writes"),
     (api::Mutant::OriginUnchecked.bug(), "browsers::no_page_of_another_site_reads_or_writes"),
     (
@@ -24,14 +24,19 @@ const HUNTS: [(PlantedBug, &str); 7] = [
         api::Mutant::ValueUnchecked.bug(),
         "rest_malformed::values_that_cannot_be_shown_are_not_stored_and_listings_go_on",
     ),
+    (
+        server::Mutant::LoginAddressForgotten.bug(),
+        "login::a_flood_of_names_from_one_address_keeps_no_other_address_out",
+    ),
     (server::Mutant::ExpiredTokenTaken.bug(), "socket_matrix::a_socket_is_for_those_who_have_its_permission"),
 ];
 
 /// Those that a test of their crate finds.
-const FOUND_BY_CRATES: [PlantedBug; 5] = [
+const FOUND_BY_CRATES: [PlantedBug; 6] = [
     api::Mutant::BudgetNotGivenBack.bug(),
     server::Mutant::JoinTokenServesTwice.bug(),
     server::Mutant::PeerAddressUnchecked.bug(),
+    server::Mutant::QuestionsUncounted.bug(),
     server::Mutant::RefusalNotRecorded.bug(),
     http2::Mutant::FramesUncharged.bug(),
 ];

@@ -56,6 +56,18 @@ pub fn free_port() -> u16 {
 }
 
 /// Tries again until it works; panics when it takes too long.
+/// A connection from this address of loopback, another one than other clients have.
+pub fn connect_from(address: [u8; 4], to: SocketAddr) -> Option<TcpStream> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let stream = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().ok()?;
+        socket.bind(SocketAddr::from((address, 0))).ok()?;
+        socket.connect(to).await.ok()?.into_std().ok()
+    })?;
+    stream.set_nonblocking(false).ok()?;
+    Some(stream)
+}
+
 pub fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -100,6 +100,11 @@ impl Rest {
         Rest::exchange_within(TcpStream::connect_timeout(&self.0, patience).ok()?, bytes, patience)
     }
 
+    /// The same on a connection that was made before.
+    pub fn answer_on(stream: TcpStream, bytes: &[u8]) -> Option<Answer> {
+        Rest::exchange(stream, bytes)
+    }
+
     fn exchange(stream: TcpStream, bytes: &[u8]) -> Option<Answer> {
         Rest::exchange_within(stream, bytes, PATIENCE)
     }

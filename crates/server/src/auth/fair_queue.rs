@@ -2,9 +2,12 @@
 //! They go in as they come and come out in turn: by address one time, by user the next. So a flood from one address, for
 //! however many users, delays others by its own turn, and so does one for a single user from however many addresses.
 //! A source with too many waiting logins is refused; when the queue is full, the longest of its sources loses one.
+//! What an authenticated user waits for, as the hash of a new password or the signature of a token, is counted apart and
+//! takes every other turn: no flood of logins delays or refuses it.
 
+use crate::network::network_of;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Logins of one user from one address that wait at a time.
@@ -16,22 +19,32 @@ const LEN_MAX: usize = 1_024;
 const SERVED_MAX: usize = 4_096;
 
 /// Where a login comes from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LoginSource {
-    /// `None` for what the member does by itself.
-    address: Option<IpAddr>,
+    origin: Origin,
     user: Arc<str>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Origin {
+    /// The user has authenticated before.
+    Authenticated,
+    /// `None` where the connection has none, as in tests.
+    Address(Option<IpAddr>),
+}
+
 impl LoginSource {
-    /// An IPv6 host may use any address of its 64-bit network, so the network counts.
     pub fn new(address: Option<IpAddr>, user: &str) -> LoginSource {
-        let network = |address: Ipv6Addr| Ipv6Addr::from(u128::from(address) & !u128::from(u64::MAX));
-        let address = address.map(|address| match address.to_canonical() {
-            IpAddr::V6(address) => IpAddr::V6(network(address)),
-            address => address,
-        });
-        LoginSource { address, user: user.into() }
+        LoginSource { origin: Origin::Address(address.map(network_of)), user: user.into() }
+    }
+
+    /// The work of a user that has authenticated.
+    pub fn authenticated(user: &str) -> LoginSource {
+        LoginSource { origin: Origin::Authenticated, user: user.into() }
+    }
+
+    fn is_authenticated(&self) -> bool {
+        self.origin == Origin::Authenticated
     }
 }
 
@@ -39,14 +52,22 @@ pub(super) struct FairQueue<T> {
     /// In the order in which they came.
     waiting: VecDeque<(LoginSource, T)>,
     /// The turn in which each was served last.
-    addresses: BTreeMap<Option<IpAddr>, u64>,
+    origins: BTreeMap<Origin, u64>,
     users: BTreeMap<Arc<str>, u64>,
     turn: u64,
+    /// The last turn was that of an authenticated user.
+    has_served_authenticated: bool,
 }
 
 impl<T> FairQueue<T> {
     pub fn new() -> FairQueue<T> {
-        FairQueue { waiting: VecDeque::new(), addresses: BTreeMap::new(), users: BTreeMap::new(), turn: 0 }
+        FairQueue {
+            waiting: VecDeque::new(),
+            origins: BTreeMap::new(),
+            users: BTreeMap::new(),
+            turn: 0,
+            has_served_authenticated: false,
+        }
     }
 
     #[cfg(test)]
@@ -61,15 +82,18 @@ impl<T> FairQueue<T> {
     /// Adds a login. If the queue is full, it returns the login that has lost its place, which may be another.
     pub fn push(&mut self, source: LoginSource, item: T) -> Option<T> {
         let of_source = self.count(|other| *other == source);
-        let of_address = self.count(|other| other.address == source.address);
+        let of_origin = self.count(|other| other.origin == source.origin);
+        let is_stranger = !source.is_authenticated();
+        let origin_len_max = if is_stranger { ADDRESS_LEN_MAX } else { LEN_MAX };
         let crowded = match () {
-            () if of_source >= SOURCE_LEN_MAX => return Some(item),
-            () if of_address >= ADDRESS_LEN_MAX => {
-                let among = |other: &LoginSource| other.address == source.address;
+            () if is_stranger && of_source >= SOURCE_LEN_MAX => return Some(item),
+            () if of_origin >= origin_len_max => {
+                let among = |other: &LoginSource| other.origin == source.origin;
                 self.longest(among, |other| other.user.clone()).filter(|(_, len)| *len > of_source + 1)
             }
-            () if self.waiting.len() >= LEN_MAX => {
-                self.longest(|_| true, |other| other.address).filter(|(_, len)| *len > of_address + 1)
+            () if is_stranger && self.count(|other| !other.is_authenticated()) >= LEN_MAX => {
+                let among = |other: &LoginSource| !other.is_authenticated();
+                self.longest(among, |other| other.origin).filter(|(_, len)| *len > of_origin + 1)
             }
             () => {
                 self.waiting.push_back((source, item));
@@ -86,16 +110,19 @@ impl<T> FairQueue<T> {
     pub fn pop(&mut self) -> Option<T> {
         self.turn += 1;
         let turn_of = |source: &LoginSource| {
-            let address = self.addresses.get(&source.address).copied().unwrap_or(0);
+            let origin = self.origins.get(&source.origin).copied().unwrap_or(0);
             let user = self.users.get(&source.user).copied().unwrap_or(0);
-            if self.turn.is_multiple_of(2) { (address, user) } else { (user, address) }
+            let has_had_its_turn = source.is_authenticated() == self.has_served_authenticated;
+            let (first, second) = if self.turn.is_multiple_of(2) { (origin, user) } else { (user, origin) };
+            (has_had_its_turn, first, second)
         };
         // The first of several whose turn it is.
         let (idx, _) = self.waiting.iter().enumerate().min_by_key(|(_, (source, _))| turn_of(source))?;
         let (source, item) = self.waiting.remove(idx)?;
-        self.addresses.insert(source.address, self.turn);
+        self.has_served_authenticated = source.is_authenticated();
+        self.origins.insert(source.origin, self.turn);
         self.users.insert(source.user, self.turn);
-        forget_oldest(&mut self.addresses);
+        forget_oldest(&mut self.origins);
         forget_oldest(&mut self.users);
         Some(item)
     }
@@ -203,7 +230,35 @@ mod tests {
             assert_eq!(queue.pop(), Some(round));
         }
         assert_eq!(queue.pop(), None);
-        assert!(queue.addresses.len() <= SERVED_MAX && queue.users.len() <= SERVED_MAX);
+        assert!(queue.origins.len() <= SERVED_MAX && queue.users.len() <= SERVED_MAX);
+    }
+
+    #[test]
+    fn no_flood_delays_or_refuses_what_authenticated_users_wait_for() {
+        let mut queue = FairQueue::new();
+        for nth in 0..20_000_u32 {
+            let address = IpAddr::from((nth % 200).to_be_bytes());
+            queue.push(LoginSource::new(Some(address), &nth.to_string()), nth);
+        }
+        assert_eq!(queue.len(), LEN_MAX);
+        let ann = LoginSource::authenticated("ann");
+        for nth in 0..2 * SOURCE_LEN_MAX as u32 {
+            assert_eq!(queue.push(ann.clone(), 100_000 + nth), None);
+        }
+        assert_eq!(queue.push(LoginSource::authenticated("bob"), 77_777), None);
+        assert!(served_before(&mut queue, 77_777) <= 3);
+    }
+
+    #[test]
+    fn an_authenticated_user_keeps_no_other_out() {
+        let mut queue = FairQueue::new();
+        let ann = LoginSource::authenticated("ann");
+        let refused = (0..10_000).filter_map(|nth| queue.push(ann.clone(), nth)).count();
+        assert_eq!((refused, queue.len()), (10_000 - LEN_MAX, LEN_MAX));
+        assert_eq!(queue.push(source(1, "ann"), 66_666), None);
+        assert!(queue.push(LoginSource::authenticated("bob"), 77_777).is_some_and(|lost| lost < 10_000));
+        assert!(served_before(&mut queue, 66_666) <= 3);
+        assert!(served_before(&mut queue, 77_777) <= 3);
     }
 
     #[test]

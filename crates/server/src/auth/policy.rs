@@ -9,12 +9,15 @@ use super::{HandleCaller, RequiredAccess, SignedTokens, certificate_token};
 use crate::auth::signed::{since_1970, wall_now};
 use crate::auth::{AuthHandle, AuthState};
 use crate::handle::Handle;
+use crate::mutant::Mutant;
+use base::mutant::planted;
 use base::{Code, Instant};
 use bytes::Bytes;
 use coord::{Auth, Caller, Document, Policy, TokenKey};
 use jwt::{Claims, JwtKeys, SigningMethod};
 use mesh::Key;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
@@ -51,7 +54,12 @@ impl DataCaller {
 #[derive(Clone, Copy, Debug)]
 pub enum Credentials<'a> {
     Token(&'a str),
-    Password { user: &'a str, password: &'a str },
+    Password {
+        user: &'a str,
+        password: &'a str,
+        /// Of the client: the logins of each address take turns with those of others.
+        address: Option<IpAddr>,
+    },
 }
 
 pub(crate) struct DataPolicy {
@@ -301,7 +309,9 @@ impl AuthHandle<'_> {
         match credentials {
             None => Err(Code::UserEmpty),
             Some(Credentials::Token(token)) => self.caller_of_token(token).await,
-            Some(Credentials::Password { user, password }) => self.caller_of_password(user, password).await,
+            Some(Credentials::Password { user, password, address }) => {
+                self.caller_of_password(address, user, password).await
+            }
         }
     }
 
@@ -362,11 +372,17 @@ impl AuthHandle<'_> {
         }
     }
 
-    async fn caller_of_password(self, user: &str, password: &str) -> Result<Arc<DataCaller>, Code> {
+    async fn caller_of_password(
+        self,
+        address: Option<IpAddr>,
+        user: &str,
+        password: &str,
+    ) -> Result<Arc<DataCaller>, Code> {
         if self.handle.is_data_only() {
             return Err(Code::PasswordNotHere);
         }
-        self.compare_password(&self.auth_state().current(), None, user, password).await?;
+        let address = address.filter(|_| !planted(Mutant::LoginAddressForgotten));
+        self.compare_password(&self.auth_state().current(), address, user, password).await?;
         let snapshot = self.auth_state().data.snapshot();
         self.caller_in(&snapshot, user.into()).map(Arc::new)
     }

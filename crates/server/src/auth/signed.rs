@@ -47,9 +47,9 @@ impl AuthHandle<'_> {
         revision: u64,
     ) -> Result<String, Code> {
         let (keys, ends) = (signed.keys.clone(), since_1970() + signed.ttl);
+        let source = LoginSource::authenticated(&user);
         // Some methods take milliseconds.
         let sign = move || keys.sign(&Claims { user, revision, ends });
-        let source = LoginSource::default();
         let token = self.auth_state().hashing.run(source, self.handle.request_timeout(), sign).await?;
         token.map_err(|error| match error {
             jwt::Error::VerifyOnly => Code::VerifyOnly,

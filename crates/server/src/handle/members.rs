@@ -40,7 +40,7 @@ impl MemberHandle<'_> {
     /// The same, for a thread of the peer port; with a vote.
     pub(crate) fn add_blocking(self, peer_urls: Vec<String>) -> Result<NodeId, Code> {
         let (id, work) = self.prepare_add(peer_urls, false)?;
-        self.handle.wait_blocking(work).map(|_| id)
+        self.handle.as_member().wait_blocking(work).map(|_| id)
     }
 
     fn prepare_add(self, peer_urls: Vec<String>, learner: bool) -> Result<(NodeId, ClientWork), Code> {

@@ -3,6 +3,7 @@
 
 use crate::core::Core;
 use crate::handle::Handle;
+use crate::join::record_refused_question;
 use crate::mesh::documents;
 use crate::peer::{Deliver, Peers, QuestionSender, RegionNode, question};
 use bytes::Bytes;
@@ -81,6 +82,7 @@ pub(crate) fn answer(handle: &Handle, question: Bytes, asker: &QuestionSender<'_
     let core = &handle.shared.core;
     let name = asking_region(&question).unwrap_or_default();
     if !asker.may_be(PeerClaim::Region { name: &name, address: None }) {
+        record_refused_question(handle, "region", asker);
         return refuse_question("it has not proven the secret of the two regions (--region-secret)");
     }
     let (table, topology) = (documents::table(core), core.mesh.status.topology());

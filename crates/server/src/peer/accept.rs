@@ -1,79 +1,26 @@
 //! The receiving side: accepts connections, refuses those that are no peer's, and reads the envelopes of peers.
 //! One thread accepts; each connection gets one for its handshake, which then reads the stream. Unknown clients
-//! hold a bounded number of them for a bounded time, and the newest evicts the oldest.
+//! hold a bounded number of them for a bounded time (`pending`).
 
 use super::envelope::{self, ReadError};
 use super::handshake::{self, HandshakeError, Hello, Verdict};
 use super::security::PeerAuth;
 use super::wire::PeerConn;
 use super::{ForgedFrame, Peer, PeerEvent, PeerShared, cut, question};
-use std::collections::VecDeque;
+use crate::audit::{AuditClass, AuditEntry, AuditOutcome};
 use std::io::{self, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Connections whose handshake is not done.
-pub(super) const HALF_OPEN_MAX: usize = 16;
 /// A peer's bytes are acknowledged when this many have come since the last time; a ping is always.
 const ACKNOWLEDGE_BYTES: u64 = 64 * 1024;
 const READ_BUFFER_BYTES: usize = 64 * 1024;
 /// After an error of `accept` itself, such as too many open files.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 const WAKE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The connections whose handshake is under way, oldest first.
-#[derive(Default)]
-pub(super) struct HalfOpen {
-    state: Mutex<HalfOpenState>,
-}
-
-#[derive(Default)]
-struct HalfOpenState {
-    next: u64,
-    streams: VecDeque<(u64, TcpStream)>,
-    last_trouble: String,
-}
-
-impl HalfOpen {
-    fn lock(&self) -> MutexGuard<'_, HalfOpenState> {
-        self.state.lock().expect("no thread panics while it holds the half-open connections")
-    }
-
-    fn enter(&self, stream: &TcpStream) -> io::Result<u64> {
-        let clone = stream.try_clone()?;
-        let mut state = self.lock();
-        if state.streams.len() == HALF_OPEN_MAX
-            && let Some((_, oldest)) = state.streams.pop_front()
-        {
-            cut(&oldest);
-        }
-        state.next += 1;
-        let number = state.next;
-        state.streams.push_back((number, clone));
-        Ok(number)
-    }
-
-    fn leave(&self, number: u64) {
-        self.lock().streams.retain(|(other, _)| *other != number);
-    }
-
-    /// True for the first of several equal errors: unknown clients must not fill the log.
-    fn is_new_error(&self, trouble: &str) -> bool {
-        let mut state = self.lock();
-        let news = state.last_trouble != trouble;
-        trouble.clone_into(&mut state.last_trouble);
-        news
-    }
-
-    pub fn cut_all(&self) {
-        for (_, stream) in &self.lock().streams {
-            cut(stream);
-        }
-    }
-}
 
 /// The accepting thread, until the transport stops; it waits for the threads of its connections.
 pub(super) fn run(shared: &Arc<PeerShared>) {
@@ -88,14 +35,14 @@ pub(super) fn run(shared: &Arc<PeerShared>) {
         match accepted.and_then(|(stream, remote)| begin(shared, stream, remote)) {
             Ok(connection) => connections.push(connection),
             Err(error) => {
-                if shared.half_open.is_new_error(&error.to_string()) {
+                if shared.pending.is_new_error(&error.to_string()) {
                     tracing::warn!(%error, "cannot accept a peer connection");
                 }
                 thread::sleep(ACCEPT_RETRY);
             }
         }
     }
-    shared.half_open.cut_all();
+    shared.pending.cut_all();
     for connection in connections {
         if connection.join().is_err() {
             tracing::error!("a reader of the peer transport panicked");
@@ -122,26 +69,25 @@ pub(super) fn begin(
     stream: TcpStream,
     remote: SocketAddr,
 ) -> io::Result<JoinHandle<()>> {
-    let number = shared.half_open.enter(&stream)?;
+    let stream = Arc::new(stream);
+    let slot = shared.pending.enter(&stream, remote.ip());
     let reader = shared.clone();
-    let begun = thread::Builder::new().name("peer-read".into()).spawn(move || {
+    thread::Builder::new().name("peer-read".into()).spawn(move || {
         let guard = reader.security.now();
         let wire = PeerConn::accept(stream, guard.tls.as_deref(), reader.timing.handshake);
         let greeted = wire.map_err(HandshakeError::from).map(|wire| {
             let caller = IncomingConn { wire: &wire, guard: &guard, remote: remote.ip().to_canonical() };
             (receive_hello(&reader, &caller), wire)
         });
-        reader.half_open.leave(number);
         match greeted {
-            Ok((Ok(peer), wire)) => serve(&reader, &peer, &wire, remote),
-            Ok((Err(HandshakeError::Question), wire)) => question::answer(&reader, &wire, &guard),
+            Ok((Ok(peer), wire)) => {
+                drop(slot);
+                serve(&reader, &peer, &wire, remote);
+            }
+            Ok((Err(HandshakeError::Question), wire)) => question::answer(&reader, &wire, &guard, &slot),
             Ok((Err(error), _)) | Err(error) => turn_away(&reader, &error, remote),
         }
-    });
-    if begun.is_err() {
-        shared.half_open.leave(number);
-    }
-    begun
+    })
 }
 
 /// A connection before its handshake.
@@ -183,10 +129,7 @@ fn check_proof(shared: &PeerShared, peer: &Peer, caller: &IncomingConn<'_>) -> V
     if !caller.guard.admits(caller.wire, claim) {
         let has_shown = caller.wire.certificates(|certificates| !certificates.is_empty());
         if has_shown { Verdict::NotNamed } else { Verdict::NotProven }
-    } else if peer.remote_region.is_none()
-        && !caller.guard.proves(caller.wire, claim)
-        && !shared.is_address_of_a_member(peer, caller.remote)
-    {
+    } else if !caller.guard.proves(caller.wire, claim) && !shared.is_address_beside(peer, caller.remote) {
         Verdict::OtherAddress
     } else {
         Verdict::Welcome
@@ -195,9 +138,19 @@ fn check_proof(shared: &PeerShared, peer: &Peer, caller: &IncomingConn<'_>) -> V
 
 fn turn_away(shared: &PeerShared, error: &HandshakeError, remote: SocketAddr) {
     let trouble = format!("{}: {error}", remote.ip());
-    if !shared.stopping() && shared.half_open.is_new_error(&trouble) {
+    if !shared.stopping() && shared.pending.is_new_error(&trouble) {
         tracing::warn!(%remote, %error, "refused a connection to the peer port");
+        if let Some(audit) = &shared.audit {
+            audit.record(refused_stream(remote, error));
+        }
     }
+}
+
+fn refused_stream(remote: SocketAddr, error: &HandshakeError) -> AuditEntry {
+    let mut entry = AuditEntry::new(AuditClass::Change, "peer", "stream");
+    entry.address = Some(remote);
+    entry.end(AuditOutcome::Refused, error.name());
+    entry
 }
 
 /// Reads one stream of a peer until it ends or a newer one takes its place.

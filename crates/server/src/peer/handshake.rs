@@ -83,7 +83,7 @@ impl fmt::Display for Verdict {
             }
             Verdict::OtherAddress => {
                 "this member's connections come from an address that is no member's; give the cluster a secret \
-                 (`althing cluster secure`), or list the address in --initial-cluster"
+                 (`althing cluster secure`), or list the address in --initial-cluster; regions share one by --region-secret"
             }
             Verdict::UnsupportedVersion => "it does not speak this version of the peer protocol",
         })
@@ -101,6 +101,18 @@ pub(super) enum HandshakeError {
     Question,
     #[error("turned away: {verdict}; it speaks version {version}, this member speaks {VERSION}")]
     TurnedAway { verdict: Verdict, version: u16 },
+}
+
+impl HandshakeError {
+    /// For the audit log.
+    pub fn name(&self) -> String {
+        match self {
+            HandshakeError::Io(_) => "Io".to_owned(),
+            HandshakeError::Garbage => "Garbage".to_owned(),
+            HandshakeError::Question => "Question".to_owned(),
+            HandshakeError::TurnedAway { verdict, .. } => format!("{verdict:?}"),
+        }
+    }
 }
 
 impl Hello {

@@ -2,6 +2,7 @@
 //! Both are length-prefixed bytes that `join` interprets; they are bounded, and must arrive before a deadline.
 
 use super::handshake::{QUESTION_MAGIC, VERSION};
+use super::pending::PendingSlot;
 use super::security::PeerAuth;
 use super::wire::PeerConn;
 use super::{PeerShared, cut};
@@ -12,6 +13,8 @@ use std::time::{Duration, Instant};
 use tls::{DialTls, PeerClaim};
 
 const BYTES_MAX: usize = 1024 * 1024;
+/// Of a question whose sender has not proven to be of the cluster.
+const UNPROVEN_BYTES_MAX: usize = 16 * 1024;
 
 /// What is known of the node that sent the request.
 pub struct QuestionSender<'a> {
@@ -56,7 +59,7 @@ pub(crate) fn ask(
             bytes.put_u16_le(VERSION);
             put(&mut bytes, question);
             wire.write_all(&bytes)?;
-            read(&wire, Instant::now() + timeout)
+            read(&wire, Instant::now() + timeout, BYTES_MAX)
         });
         match asked {
             Ok(answer) => return Ok(answer),
@@ -67,9 +70,14 @@ pub(crate) fn ask(
 }
 
 /// Reads the rest of a request whose first bytes are read, and answers it. A node that gets no response asks again.
-pub(super) fn answer(shared: &PeerShared, wire: &PeerConn, guard: &PeerAuth) {
+/// Senders that have proven nothing may ask little, and so many at a time as `slot` says.
+pub(super) fn answer(shared: &PeerShared, wire: &PeerConn, guard: &PeerAuth, slot: &PendingSlot) {
     let deadline = Instant::now() + shared.timing.handshake;
-    if let Ok(question) = read(wire, deadline) {
+    let is_proven = guard.proves(wire, PeerClaim::Peer);
+    let (has_place, bytes_max) =
+        if is_proven { (slot.set_proven(), BYTES_MAX) } else { (slot.begin_question(), UNPROVEN_BYTES_MAX) };
+    let question = if has_place { read(wire, deadline, bytes_max).ok() } else { None };
+    if let Some(question) = question.filter(|_| slot.begin_answer()) {
         let mut bytes = Vec::new();
         put(&mut bytes, &(shared.on_question)(question, &QuestionSender { wire, guard }));
         if let Err(error) = wire.write_all(&bytes) {
@@ -84,11 +92,11 @@ fn put(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-fn read(wire: &PeerConn, deadline: Instant) -> io::Result<Bytes> {
+fn read(wire: &PeerConn, deadline: Instant, bytes_max: usize) -> io::Result<Bytes> {
     let mut length = [0; 4];
     wire.read_exact_by(&mut length, deadline)?;
     let length = u32::from_le_bytes(length) as usize;
-    if length > BYTES_MAX {
+    if length > bytes_max {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut bytes = vec![0; length];

@@ -1,7 +1,7 @@
 //! The transport over real loopback sockets: members that talk, and raw sockets that play bad or dying peers.
 
-use super::accept::HALF_OPEN_MAX;
 use super::handshake::{Hello, Verdict};
+use super::pending::HALF_OPEN_MAX;
 use super::*;
 use base::limits::SNAPSHOT_CHUNK_BYTES;
 use std::io::{Read, Write};
@@ -69,6 +69,7 @@ fn start_trusting(
             timing,
             security: Arc::new(SharedPeerAuth::new(PeerAuth::open())),
             trusts_this_machine,
+            audit: None,
             on_round_trip: unheard(),
             on_question: unasked(),
         },
@@ -348,6 +349,23 @@ fn an_open_cluster_takes_no_stream_from_an_address_that_is_no_members() {
     }
 }
 
+/// Where two regions share no secret, the same holds for the nodes of the other region.
+#[test]
+fn an_open_cluster_takes_no_stream_of_a_region_from_an_address_that_is_none_of_its_nodes() {
+    const ELSEWHERE: ClusterId = ClusterId(99);
+    let hello = Hello { cluster: ELSEWHERE, from: THREE, to: ONE };
+    for (address, wanted) in [("127.0.0.2:1", Verdict::OtherAddress), ("127.0.0.1:1", Verdict::Welcome)] {
+        // A member of this cluster is at the address from which the test dials.
+        let here = SocketAddr::from(([127, 0, 0, 1], 1));
+        let member = start_trusting(false, ONE, bind(), &[(TWO, here)], Timing::default());
+        let deliver: Deliver = Arc::new(|_| Ok(()));
+        let address = address.to_owned();
+        let node = RegionNode { cluster: ELSEWHERE, region: "elsewhere".to_owned(), id: THREE, address };
+        member.peers.set_region_nodes(std::slice::from_ref(&node), &deliver).unwrap();
+        assert_eq!(member.dial_as(hello).1, wanted as u8, "{}", node.address);
+    }
+}
+
 #[test]
 fn a_dialler_that_is_turned_away_tries_again_and_nothing_is_connected() {
     let two = bind();
@@ -467,6 +485,7 @@ fn small_frames_pass_ahead_of_bulk() {
         on_round_trip: unheard(),
         on_question: unasked(),
         trusts_this_machine: true,
+        audit: None,
     };
     let b = Peers::start(params, deliver).unwrap();
     a.wait_for(PeerEvent::Connected { peer: TWO });
@@ -585,6 +604,7 @@ fn stopping_joins_every_thread_and_tells_no_loss() {
         on_round_trip,
         on_question,
         trusts_this_machine: true,
+        audit: None,
     };
     let one = Peers::start(params, deliver.clone()).unwrap();
     other.wait_for(PeerEvent::Connected { peer: ONE });

@@ -16,7 +16,7 @@ const READ_BYTES: usize = 64 * 1024;
 const ENCRYPT_BYTES: usize = 64 * 1024;
 
 pub(super) struct PeerConn {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     seal: Option<TlsSession>,
 }
 
@@ -40,6 +40,7 @@ struct ReceivedBytes {
 impl PeerConn {
     /// To a node that must authenticate, if the connection is encrypted.
     pub fn dial(stream: TcpStream, dial: Option<DialTls>, timeout: Duration) -> io::Result<PeerConn> {
+        let stream = Arc::new(stream);
         let Some(DialTls { config, name }) = dial else { return Ok(PeerConn { stream, seal: None }) };
         let name = name.ok_or_else(|| io::Error::other("no certificate can name this address"))?;
         let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
@@ -47,7 +48,7 @@ impl PeerConn {
     }
 
     /// Encrypted if the other side begins with TLS. Where certificates are demanded, it must.
-    pub fn accept(stream: TcpStream, tls: Option<&PeerTls>, timeout: Duration) -> io::Result<PeerConn> {
+    pub fn accept(stream: Arc<TcpStream>, tls: Option<&PeerTls>, timeout: Duration) -> io::Result<PeerConn> {
         let Some(tls) = tls else { return Ok(PeerConn { stream, seal: None }) };
         if !tls.requires_tls() && !begins_with_tls(&stream, timeout)? {
             return Ok(PeerConn { stream, seal: None });
@@ -56,7 +57,7 @@ impl PeerConn {
         PeerConn::sealed(stream, session.into(), timeout)
     }
 
-    fn sealed(stream: TcpStream, mut session: Connection, timeout: Duration) -> io::Result<PeerConn> {
+    fn sealed(stream: Arc<TcpStream>, mut session: Connection, timeout: Duration) -> io::Result<PeerConn> {
         session.set_buffer_limit(None);
         stream.set_write_timeout(Some(timeout))?;
         shake_hands(&mut session, &stream, Instant::now() + timeout)?;
@@ -81,10 +82,10 @@ impl PeerConn {
     }
 
     pub fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
-        let Some(seal) = &self.seal else { return (&mut &self.stream).write_all(bytes) };
+        let Some(seal) = &self.seal else { return (&mut &*self.stream).write_all(bytes) };
         let mut sealed = Vec::new();
         seal.seal(bytes, &mut sealed)?;
-        (&mut &self.stream).write_all(&sealed)
+        (&mut &*self.stream).write_all(&sealed)
     }
 
     /// Like `read_exact`, but a sender that drips single bytes does not win more time.
@@ -105,7 +106,7 @@ impl PeerConn {
 impl Read for &PeerConn {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match &self.seal {
-            None => (&mut &self.stream).read(into),
+            None => (&mut &*self.stream).read(into),
             Some(seal) => seal.read(&self.stream, into),
         }
     }

@@ -3,8 +3,9 @@
 //! deadline. Of a node that does not answer, the last report stays, with its age.
 
 use super::report::NodeReport;
-use super::{RefusedAccess, SERIES, now_ms};
+use super::{RefusalKind, RefusedAccess, SERIES, now_ms};
 use crate::handle::Handle;
+use crate::join::record_refused_question;
 use crate::members::host_and_port;
 use crate::peer::{QuestionSender, question};
 use base::{Code, FormatLevel, NodeId};
@@ -95,16 +96,24 @@ pub(crate) fn is_status_question(question: &[u8]) -> bool {
 /// What a node of the same cluster is told.
 pub(crate) fn answer(handle: &Handle, question: &[u8], asker: &QuestionSender<'_>) -> Bytes {
     if !asker.may_be(PeerClaim::Peer) {
+        record_refused_question(handle, "status", asker);
         return Bytes::new();
     }
+    // A stranger that reaches an open peer port learns nothing of clients that had to log in, nor of those that failed to.
+    let is_told_of_clients = !handle.auth().is_on() || asker.proves(PeerClaim::Peer);
     if question.get(1) == Some(&INSPECTION) {
-        // A stranger that reaches an open peer port learns nothing of clients that had to log in.
-        let is_told = !handle.auth().is_on() || asker.proves(PeerClaim::Peer);
-        let api = handle.core().telemetry.inspections().clone().filter(|_| is_told);
+        if !is_told_of_clients {
+            record_refused_question(handle, "inspect", asker);
+            return Bytes::new();
+        }
+        let api = handle.core().telemetry.inspections().clone();
         return api.map_or_else(Bytes::new, |api| api.answer(Bytes::copy_from_slice(&question[2..])));
     }
-    let report =
+    let mut report =
         if question.get(1) == Some(&WITH_SERIES) { handle.report_with_hour() } else { handle.report() };
+    if !is_told_of_clients {
+        report.events.retain(|event| !RefusalKind::is_word_of_refusals(&event.kind));
+    }
     report.encode().into()
 }
 

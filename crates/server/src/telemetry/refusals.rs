@@ -27,6 +27,11 @@ pub enum RefusalKind {
 }
 
 impl RefusalKind {
+    /// Whether events of this word say who was refused.
+    pub fn is_word_of_refusals(word: &str) -> bool {
+        ["login", "denied"].contains(&word)
+    }
+
     /// The word of its events.
     fn word(&self) -> &'static str {
         match self {

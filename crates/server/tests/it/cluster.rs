@@ -2,7 +2,8 @@
 
 use crate::world::{World, eventually, put};
 use base::Code;
-use server::Server;
+use base::limits::REQUESTS_WAITING_MAX;
+use server::{RequiredAccess, Server};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -121,4 +122,34 @@ fn all_members_stopped_at_once_come_back_with_everything() {
     for count in 0..20 {
         assert_eq!(world.value((count + 1) % 3, &format!("k{count}")).unwrap(), "v");
     }
+}
+
+/// What comes of a request when it is looked at once: nothing while it waits for an answer.
+async fn at_once<T>(request: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(Duration::ZERO, request).await.ok()
+}
+
+#[test]
+fn calls_about_members_are_taken_while_ordinary_ones_are_refused_for_overload() {
+    // No member is elected, so what is taken waits.
+    let world = World::start(3, |config| {
+        config.election = Duration::from_secs(600);
+        config.request_timeout = Duration::from_secs(600);
+    });
+    let handle = world.handle(0);
+    world.block_on(async {
+        let mut taken = 0;
+        let refusal = loop {
+            match at_once(handle.auth().catch_up()).await {
+                None => taken += 1,
+                Some(outcome) => break outcome,
+            }
+            assert!(taken <= REQUESTS_WAITING_MAX, "ordinary requests take every place");
+        };
+        assert_eq!(refusal, Err(Code::TooManyRequests));
+        // The check of a change of members, the list of members, and whether auth is on.
+        assert_eq!(at_once(handle.auth().permit_agreed(RequiredAccess::Root)).await, None);
+        assert_eq!(at_once(handle.auth().catch_up_urgently()).await, None);
+        assert_eq!(at_once(handle.auth().is_on_by_agreement()).await, None);
+    });
 }

@@ -20,6 +20,7 @@ pub fn config(dir: &Path, idx: usize, peers: &[SocketAddr]) -> Config {
         data_dir: dir.join(member_name(idx)),
         client_addr: "127.0.0.1:0".parse().expect("this is an address"),
         peer_addr: peers[idx],
+        more_peer_addrs: Vec::new(),
         initial_cluster: peers.iter().enumerate().map(member).collect(),
         join: None,
         cluster_token: "test".to_owned(),

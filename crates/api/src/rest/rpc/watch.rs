@@ -3,6 +3,7 @@
 use super::head::CallHead;
 use super::{DataApi, elements, message};
 use crate::grpc::call_context;
+use crate::rest::access::GivenAuthorization;
 use crate::rest::event_stream::{ClientGone, Message};
 use crate::rest::feed::{FeedQuery, FeedSink, op_of, show_conflict};
 use crate::rest::refusal::Refusal;
@@ -35,7 +36,7 @@ pub async fn stream(
     let wanted = FeedQuery::of(&rest, head.space.id, &prefix, kind, Some(&since))?;
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
     let sink = FeedSink::Messages(MessageSender { sender, silent: 0 });
-    wanted.begin(rest, call_context::given(metadata).into(), sink)?;
+    wanted.begin(rest, GivenAuthorization::of_call(call_context::given(metadata)), sink)?;
     Ok(Box::pin(ReceiverStream::new(receiver)))
 }
 

@@ -131,7 +131,7 @@ fn further_urls_and_checks_of_members_are_taken() {
     assert_eq!(ports, [1, 2]);
     assert_eq!(checked.client_sockets[0].path.to_str(), Some("x:1"));
     assert_eq!(checked.config.peer_addr.port(), 3);
-    assert_eq!(checked.more_peer_addrs[0].port(), 4);
+    assert_eq!(checked.config.more_peer_addrs[0].port(), 4);
     assert!(!checked.config.strict_reconfig && !checked.config.force_new_cluster);
     let checked = translated("--listen-client-urls unix://x:1 --advertise-client-urls unix://x:1").unwrap();
     assert!(checked.client_addrs.is_empty(), "no port is opened beside it");

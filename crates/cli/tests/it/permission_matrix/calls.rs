@@ -79,6 +79,16 @@ pub fn calls() -> Vec<(&'static str, Bytes, Who)> {
         ),
         ("/etcdserverpb.Cluster/MemberPromote", bytes(etcd::MemberPromoteRequest { id: ID }), ROOT),
         ("/etcdserverpb.Maintenance/Alarm", bytes(etcd::AlarmRequest::default()), USER),
+        (
+            "/etcdserverpb.Maintenance/Alarm",
+            bytes(change_alarm(etcd::alarm_request::AlarmAction::Activate)),
+            ROOT,
+        ),
+        (
+            "/etcdserverpb.Maintenance/Alarm",
+            bytes(change_alarm(etcd::alarm_request::AlarmAction::Deactivate)),
+            ROOT,
+        ),
         ("/etcdserverpb.Maintenance/Status", bytes(etcd::StatusRequest {}), USER),
         ("/etcdserverpb.Maintenance/Defragment", bytes(etcd::DefragmentRequest {}), ROOT),
         ("/etcdserverpb.Maintenance/Hash", bytes(etcd::HashRequest {}), ROOT),
@@ -273,6 +283,12 @@ pub fn calls() -> Vec<(&'static str, Bytes, Who)> {
         ("/grpc.health.v1.Health/Check", bytes(health::HealthCheckRequest::default()), Who::Anyone),
         ("/grpc.health.v1.Health/Watch", bytes(health::HealthCheckRequest::default()), Who::Anyone),
     ]
+}
+
+/// Raises an alarm, or ends it: the rows that follow are served again.
+fn change_alarm(action: etcd::alarm_request::AlarmAction) -> etcd::AlarmRequest {
+    let alarm = etcd::AlarmType::Nospace.into();
+    etcd::AlarmRequest { action: action.into(), member_id: 0, alarm }
 }
 
 fn open_keys() -> Option<data::Keys> {

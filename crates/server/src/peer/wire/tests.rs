@@ -20,13 +20,17 @@ fn certified(name: &str, ca: &str) -> PeerTls {
     .unwrap()
 }
 
+fn accept(listen: &TcpListener, tls: Option<&PeerTls>, timeout: Duration) -> io::Result<PeerConn> {
+    PeerConn::accept(Arc::new(listen.accept()?.0), tls, timeout)
+}
+
 /// Whether a byte gets from the acceptor to the dialler, as each side sees it.
 fn connect(dialler: &PeerTls, acceptor: &PeerTls) -> (bool, bool) {
     let listen = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listen.local_addr().unwrap();
     thread::scope(|scope| {
         let accepted = scope.spawn(|| {
-            let wire = PeerConn::accept(listen.accept().unwrap().0, Some(acceptor), PATIENCE);
+            let wire = accept(&listen, Some(acceptor), PATIENCE);
             wire.and_then(|wire| wire.write_all(&[0])).is_ok()
         });
         let stream = TcpStream::connect(address).unwrap();
@@ -42,7 +46,7 @@ fn pair() -> (PeerConn, PeerConn) {
     let (one, other) = (certified("peer", "ca.pem"), certified("peer", "ca.pem"));
     let address = listen.local_addr().unwrap();
     thread::scope(|scope| {
-        let accepted = scope.spawn(|| PeerConn::accept(listen.accept().unwrap().0, Some(&other), PATIENCE));
+        let accepted = scope.spawn(|| accept(&listen, Some(&other), PATIENCE));
         let stream = TcpStream::connect(address).unwrap();
         let dialled = PeerConn::dial(stream, one.dial(PeerClaim::Peer, &address.to_string()), PATIENCE);
         (dialled.unwrap(), accepted.join().unwrap().unwrap())
@@ -114,7 +118,7 @@ fn plain_text_and_half_a_handshake_end_by_the_deadline() {
     {
         let mut stream = TcpStream::connect(listen.local_addr().unwrap()).unwrap();
         stream.write_all(words).unwrap();
-        assert!(PeerConn::accept(listen.accept().unwrap().0, Some(&acceptor), timeout).is_err());
+        assert!(accept(&listen, Some(&acceptor), timeout).is_err());
     }
 }
 
@@ -134,7 +138,7 @@ fn meet(dial: Option<DialTls>, acceptor: &PeerTls) -> Option<(PeerConn, PeerConn
     let address = listen.local_addr().unwrap();
     thread::scope(|scope| {
         let accepted = scope.spawn(|| {
-            let wire = PeerConn::accept(listen.accept().unwrap().0, Some(acceptor), PATIENCE).ok()?;
+            let wire = accept(&listen, Some(acceptor), PATIENCE).ok()?;
             wire.write_all(&[0]).ok()?;
             Some(wire)
         });
