@@ -2,12 +2,10 @@
 
 use crate::auth::{CHEAP, gate, token_of, v3, with_auth};
 use crate::both_ways::{Way, both_ways};
-use crate::process::{Member, PATIENCE, Plan, althing};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use std::fs::File;
-use std::io::{Read, Write};
-use std::process::{Child, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use crate::process::{Member, Plan, althing};
+use crate::terminal::Terminal;
+use std::io::Write;
+use std::process::Stdio;
 
 fn message(member: &Member, token: &str, path: &str, body: &str) -> (u16, String) {
     let answer = v3(gate(member), token, path, body);
@@ -80,54 +78,6 @@ fn no_password_is_empty() {
     assert_eq!(run(&["user", "add", "bob"], "typed\n").0, 0);
     token_of(gate(&member), "bob", "typed");
     assert_eq!(run(&["user", "add", "robot", "--no-password"], "").0, 0);
-}
-
-/// A terminal, and a user who types at it.
-struct Terminal {
-    keys: File,
-    screen: Receiver<u8>,
-    shown: String,
-    place: String,
-}
-
-impl Terminal {
-    fn open() -> Terminal {
-        let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&keys).unwrap();
-        unlockpt(&keys).unwrap();
-        let place = ptsname(&keys, Vec::new()).unwrap().into_string().unwrap();
-        let keys = File::from(keys);
-        let mut reader = keys.try_clone().unwrap();
-        let (sender, screen) = channel();
-        std::thread::spawn(move || {
-            let mut byte = [0];
-            while reader.read_exact(&mut byte).is_ok() && sender.send(byte[0]).is_ok() {}
-        });
-        Terminal { keys, screen, shown: String::new(), place }
-    }
-
-    fn line(&self) -> File {
-        File::options().read(true).write(true).open(&self.place).unwrap()
-    }
-
-    fn run(&self, member: &Member, args: &[&str]) -> Child {
-        let mut command = althing();
-        command.args(args).args(["--endpoints", &member.client.to_string()]);
-        command.stdin(self.line()).stderr(self.line()).stdout(Stdio::piped()).spawn().unwrap()
-    }
-
-    /// Waits until these words are shown, again if they were shown before.
-    fn wait_for(&mut self, words: &str) {
-        let before = self.shown.len();
-        while !self.shown[before..].ends_with(words) {
-            let byte = self.screen.recv_timeout(PATIENCE);
-            self.shown.push(byte.unwrap_or_else(|_| panic!("{words} is not in {}", self.shown)).into());
-        }
-    }
-
-    fn type_keys(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
-    }
 }
 
 #[test]

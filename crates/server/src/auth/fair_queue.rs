@@ -62,19 +62,17 @@ impl<T> FairQueue<T> {
     pub fn push(&mut self, source: LoginSource, item: T) -> Option<T> {
         let of_source = self.count(|other| *other == source);
         let of_address = self.count(|other| other.address == source.address);
-        let crowded = match () {
-            () if of_source >= SOURCE_LEN_MAX => return Some(item),
-            () if of_address >= ADDRESS_LEN_MAX => {
-                let among = |other: &LoginSource| other.address == source.address;
-                self.longest(among, |other| other.user.clone()).filter(|(_, len)| *len > of_source + 1)
-            }
-            () if self.waiting.len() >= LEN_MAX => {
-                self.longest(|_| true, |other| other.address).filter(|(_, len)| *len > of_address + 1)
-            }
-            () => {
-                self.waiting.push_back((source, item));
-                return None;
-            }
+        if of_source >= SOURCE_LEN_MAX {
+            return Some(item);
+        }
+        let crowded = if of_address >= ADDRESS_LEN_MAX {
+            let among = |other: &LoginSource| other.address == source.address;
+            self.longest(among, |other| other.user.clone()).filter(|(_, len)| *len > of_source + 1)
+        } else if self.waiting.len() >= LEN_MAX {
+            self.longest(|_| true, |other| other.address).filter(|(_, len)| *len > of_address + 1)
+        } else {
+            self.waiting.push_back((source, item));
+            return None;
         };
         let Some((newest, _)) = crowded else { return Some(item) };
         let displaced = self.waiting.remove(newest).map(|(_, item)| item);
