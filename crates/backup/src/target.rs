@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 /// A file that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct StoredObject {
     pub path: String,
     pub bytes: u64,
 }
@@ -72,7 +72,7 @@ impl Target {
     }
 
     /// Every file below a folder, in order.
-    pub(crate) async fn list(&self, folder: &str) -> Result<Vec<Kept>, Error> {
+    pub(crate) async fn list(&self, folder: &str) -> Result<Vec<StoredObject>, Error> {
         let mut kept = match &self.place {
             TargetKind::Directory(directory) => directory.list(folder)?,
             TargetKind::Bucket(bucket) => bucket.list(folder).await?,

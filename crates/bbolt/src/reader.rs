@@ -107,7 +107,7 @@ impl<E, F: FnMut(u64, usize) -> Result<Vec<u8>, E>> Reader<F> {
         })
     }
 
-    fn walk(&mut self, bucket: &Bucket, each: &mut Each<'_>) -> Result<(), ReadError<E>> {
+    fn walk(&mut self, bucket: &Bucket, each: &mut RowVisitor<'_>) -> Result<(), ReadError<E>> {
         let mut last = None;
         match bucket {
             Bucket::At(root) => self.walk_page(*root, DEPTH_MAX, &mut last, each).map(drop),
@@ -123,7 +123,7 @@ impl<E, F: FnMut(u64, usize) -> Result<Vec<u8>, E>> Reader<F> {
         id: u64,
         depth: usize,
         last: &mut Option<Vec<u8>>,
-        each: &mut Each<'_>,
+        each: &mut RowVisitor<'_>,
     ) -> Result<ControlFlow<()>, ReadError<E>> {
         let page = self.page(id)?;
         if page.header.flags & flag::LEAF != 0 {
@@ -167,12 +167,12 @@ impl<E, F: FnMut(u64, usize) -> Result<Vec<u8>, E>> Reader<F> {
 pub type EachRow<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 /// The number of the page, the element's flags, key and value.
-type Each<'a> = dyn FnMut(u64, u32, &[u8], &[u8]) -> Result<ControlFlow<()>, Damage> + 'a;
+type RowVisitor<'a> = dyn FnMut(u64, u32, &[u8], &[u8]) -> Result<ControlFlow<()>, Damage> + 'a;
 
 fn walk_leaf(
     page: &Page,
     last: &mut Option<Vec<u8>>,
-    each: &mut Each<'_>,
+    each: &mut RowVisitor<'_>,
 ) -> Result<ControlFlow<()>, Damage> {
     for nth in 0..usize::from(page.header.count) {
         let (flags, key, value) = page.row(nth).ok_or(Damage::Page { page: page.id })?;

@@ -241,7 +241,7 @@ fn configure(matches: &ArgMatches) -> Result<(Values, CheckedConfig), Problems> 
 }
 
 /// Variables of ours that are no settings.
-const OTHER_VARIABLES: [&str; 11] = [
+const OTHER_VARIABLES: [&str; 14] = [
     "ALTHING_CONFIG",
     "ALTHING_CLUSTER_SECRET",
     "ALTHING_ENDPOINTS",
@@ -253,6 +253,9 @@ const OTHER_VARIABLES: [&str; 11] = [
     "ALTHING_FENCING_TOKEN",
     "ALTHING_LOCK_NAME",
     "ALTHING_LOCK_KEY",
+    "ALTHING_CACERT",
+    "ALTHING_CERT",
+    "ALTHING_KEY",
 ];
 
 /// A word about each variable that looks like a setting and is none.
@@ -327,8 +330,10 @@ mod tests {
 
     #[test]
     fn variables_that_are_no_settings_are_named() {
-        let names = ["ALTHING_DATA_DIR", "ALTHING_ENDPOINTS", "PATH", "ALTHING_DATADIR", "ALTHING_XYZZY"];
-        let told = unknown_variables(names.into_iter().map(str::to_owned));
+        let names = ["ALTHING_DATA_DIR", "ALTHING_ENDPOINTS", "PATH", "ALTHING_DATADIR", "ALTHING_XYZZY"]
+            .into_iter()
+            .chain(["ALTHING_CACERT", "ALTHING_CERT", "ALTHING_KEY"]);
+        let told = unknown_variables(names.map(str::to_owned));
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].contains("ALTHING_DATADIR") && told[0].contains("ALTHING_DATA_DIR?"), "{told:?}");
     }

@@ -3,6 +3,7 @@
 //! started again; SIGINT, SIGTERM or SIGHUP stops all of them, and none outlives this process, also when it is killed.
 
 mod member;
+mod sweeper;
 
 use crate::signals::Signals;
 use clap::Args;
@@ -13,6 +14,8 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use sweeper::Sweeper;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
@@ -83,7 +86,8 @@ impl Dev {
             1 => plans(self.nodes, "", &root)?,
             n => plans_of_regions(self.nodes, n, &root)?,
         };
-        runtime.map_err(Error::Runtime)?.block_on(supervise(plans))
+        let sweeper = Sweeper::start(temporary.as_ref().map(TempDir::path)).map_err(Error::Spawn)?;
+        runtime.map_err(Error::Runtime)?.block_on(supervise(plans, Arc::new(sweeper)))
     }
 }
 
@@ -161,13 +165,13 @@ fn secret_file(root: &Path, name: &str) -> Result<PathBuf, Error> {
     Ok(path)
 }
 
-async fn supervise(plans: Vec<MemberPlan>) -> Result<(), Error> {
+async fn supervise(plans: Vec<MemberPlan>, sweeper: Arc<Sweeper>) -> Result<(), Error> {
     let mut signals = Signals::with_hang_up().map_err(Error::Signals)?;
     let stopping = tokio::sync::watch::Sender::new(false);
     let mut members = JoinSet::new();
     for plan in &plans {
         let told = stopping.subscribe();
-        let member = Member::start(plan.clone(), &told).map_err(Error::Spawn)?;
+        let member = Member::start(plan.clone(), &told, &sweeper).map_err(Error::Spawn)?;
         members.spawn(member.keep_alive(told));
     }
     announce(&plans);

@@ -5,8 +5,10 @@
 
 mod output;
 mod queue;
+mod rotation;
 
 pub use output::Output;
+pub use rotation::RotationRules;
 
 use output::Outputs;
 use queue::{Queue, QueueWriter};

@@ -12,6 +12,7 @@ mod data;
 mod defrag;
 mod del;
 mod diagnose;
+mod downgrade;
 mod elect;
 mod endpoint;
 mod export;
@@ -36,6 +37,7 @@ mod region;
 mod ring;
 mod role;
 mod snapshot;
+mod terminal_job;
 mod top;
 mod txn;
 mod upgrade;
@@ -151,6 +153,9 @@ pub enum Verb {
     /// Shows which release every node runs, and closes the way back to the release before
     #[command(subcommand)]
     Upgrade(upgrade::Upgrade),
+    /// Notes that the cluster is to go back to an older etcd, as etcd's members want it
+    #[command(subcommand)]
+    Downgrade(downgrade::Downgrade),
     /// Prints the version of this binary and of its API
     Version(version::Version),
 }
@@ -218,6 +223,7 @@ async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Handlers(handlers) => handlers.run().await,
         Verb::Conflicts(conflicts) => conflicts.run().await,
         Verb::Upgrade(upgrade) => upgrade.run().await,
+        Verb::Downgrade(downgrade) => downgrade.run().await,
         Verb::Version(version) => version.run(),
     };
     outcome.map(|()| ExitCode::SUCCESS)

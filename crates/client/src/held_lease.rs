@@ -2,7 +2,9 @@
 //! It is kept alive from the first moment. One that was granted for the purpose is revoked in the end, also when
 //! the tenure is dropped; a given one outlives it.
 
-use crate::{Client, Error, LeaseKeeper};
+use crate::{Client, Error, LeaseKeeper, LeaseState};
+use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// The lease under which something is held.
@@ -50,6 +52,14 @@ impl HeldLease {
 
     pub async fn lost(&self) -> Error {
         self.keeper.lost().await
+    }
+
+    pub async fn doubtful(&self, ahead: Duration) -> Error {
+        self.keeper.doubtful(ahead).await
+    }
+
+    pub fn states(&self) -> watch::Receiver<LeaseState> {
+        self.keeper.lease_states()
     }
 
     /// Waits no longer than the lease lives.

@@ -5,7 +5,7 @@
 
 use crate::connection::ROUND_PAUSE;
 use crate::held_lease::HeldLease;
-use crate::{Client, Error, Fence};
+use crate::{Client, Error, Fence, LeaseState};
 use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::{
@@ -14,6 +14,7 @@ use proto::etcdserverpb::{
 };
 use proto::mvccpb::event::EventType;
 use std::ops::ControlFlow;
+use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -70,15 +71,25 @@ impl Hold {
         self.held_lease().is_held() && !*self.key_gone.borrow()
     }
 
+    /// What is known of the lease, now and later.
+    pub fn lease_states(&self) -> watch::Receiver<LeaseState> {
+        self.held_lease().states()
+    }
+
     /// Waits until it is lost, and returns why.
     pub async fn lost(&self) -> Error {
+        self.doubtful(Duration::ZERO).await
+    }
+
+    /// Waits until it is lost, or so near to its deadline without another keep-alive; returns why.
+    pub async fn doubtful(&self, ahead: Duration) -> Error {
         let mut key_gone = self.key_gone.clone();
         let key_gone = async move {
             // The task ends only after it has sent that.
             let _ = key_gone.wait_for(|gone| *gone).await;
         };
         let reason = tokio::select! {
-            error = self.held_lease().lost() => error.to_string(),
+            error = self.held_lease().doubtful(ahead) => error.to_string(),
             () = key_gone => "its key is gone".to_owned(),
         };
         Error::LockLost { reason }

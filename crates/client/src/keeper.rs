@@ -68,7 +68,7 @@ impl LeaseKeeper {
 
     /// Whether the holder may act now. A deadline that has passed counts, even before the task has reported it.
     pub fn is_held(&self) -> bool {
-        self.deadline().is_some_and(|deadline| Instant::now() < deadline)
+        self.is_held_for(Duration::ZERO)
     }
 
     /// Until when the holder may act, without another keep-alive; none when the lease is lost.
@@ -86,21 +86,35 @@ impl LeaseKeeper {
         self.lease_state.borrow_and_update().clone()
     }
 
+    /// What a holder may rely on, now and later.
+    pub fn lease_states(&self) -> watch::Receiver<LeaseState> {
+        self.lease_state.clone()
+    }
+
     /// Waits until the lease is lost, and returns why.
     pub async fn lost(&self) -> Error {
-        let mut told = self.lease_state.clone();
+        self.doubtful(Duration::ZERO).await
+    }
+
+    /// Waits until the lease is lost, or so near to its deadline without another keep-alive.
+    pub async fn doubtful(&self, ahead: Duration) -> Error {
+        let mut lease_states = self.lease_state.clone();
         loop {
-            let lease_state = told.borrow_and_update().clone();
+            let lease_state = lease_states.borrow_and_update().clone();
             match lease_state {
                 LeaseState::Lost(error) => return error,
                 LeaseState::Held { deadline, .. } => {
-                    let changed = timeout_at(deadline, told.changed()).await;
-                    if changed.is_err() && !self.is_held() {
+                    let changed = timeout_at(deadline - ahead, lease_states.changed()).await;
+                    if changed.is_err() && !self.is_held_for(ahead) {
                         return Error::TimedOut;
                     }
                 }
             }
         }
+    }
+
+    fn is_held_for(&self, ahead: Duration) -> bool {
+        self.deadline().is_some_and(|deadline| Instant::now() + ahead < deadline)
     }
 }
 

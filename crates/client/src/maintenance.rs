@@ -3,8 +3,9 @@
 use crate::{Client, Error, Kind};
 use proto::etcdserverpb::maintenance_client::MaintenanceClient;
 use proto::etcdserverpb::{
-    AlarmRequest, AlarmResponse, DefragmentRequest, HashKvRequest, HashKvResponse, MoveLeaderRequest,
-    MoveLeaderResponse, SnapshotRequest, SnapshotResponse, StatusRequest, StatusResponse,
+    AlarmRequest, AlarmResponse, DefragmentRequest, DowngradeRequest, DowngradeResponse, HashKvRequest,
+    HashKvResponse, MoveLeaderRequest, MoveLeaderResponse, SnapshotRequest, SnapshotResponse, StatusRequest,
+    StatusResponse,
 };
 use tonic::metadata::MetadataMap;
 use tonic::{Response, Streaming};
@@ -51,6 +52,14 @@ impl Client {
     pub async fn alarm(&self, request: AlarmRequest) -> Result<AlarmResponse, Error> {
         self.call(Kind::Write, |channel| async move { MaintenanceClient::new(channel).alarm(request).await })
             .await
+    }
+
+    pub async fn downgrade(&self, request: DowngradeRequest) -> Result<DowngradeResponse, Error> {
+        let call = |channel| {
+            let request = request.clone();
+            async move { MaintenanceClient::new(channel).downgrade(request).await }
+        };
+        self.call(Kind::Write, call).await
     }
 
     /// The pieces of a backup of the called member.

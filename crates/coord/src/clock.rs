@@ -121,3 +121,17 @@ fn decode_mark(row: Bytes) -> Option<TimeMark> {
     let mark = TimeMark { revision: Revision(reader.signed()?), millis: reader.signed()? };
     reader.is_empty().then_some(mark)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_jumps_ahead_and_back_freezes_the_times_until_it_is_caught_up() {
+        let mut clock = RevisionClock::default();
+        let marked = [(1, 1_000), (2, 90_000), (3, 2_000), (4, 89_999), (5, 90_001)]
+            .map(|(revision, millis)| clock.mark(Revision(revision), millis));
+        assert_eq!(marked, [1_000, 90_000, 90_000, 90_000, 90_001]);
+        assert_eq!(clock.last(), Some(TimeMark { revision: Revision(5), millis: 90_001 }));
+    }
+}

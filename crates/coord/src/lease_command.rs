@@ -107,12 +107,16 @@ impl Checkpoint {
 
 pub(crate) fn run_grant(draft: &mut Draft<'_>, grant: Grant) -> Result<Body, Code> {
     let Grant { id, ttl } = grant;
-    match () {
-        () if id == LeaseId::NONE => return Err(Code::LeaseNotFound),
-        () if !(1..=LEASE_TTL_SECONDS_MAX).contains(&ttl) => return Err(Code::LeaseTtlTooLarge),
-        () if draft.leases().get(id).is_some() => return Err(Code::LeaseExists),
-        () => draft.add_effect(Effect::Grant { id, ttl }),
+    if id == LeaseId::NONE {
+        return Err(Code::LeaseNotFound);
     }
+    if !(1..=LEASE_TTL_SECONDS_MAX).contains(&ttl) {
+        return Err(Code::LeaseTtlTooLarge);
+    }
+    if draft.leases().get(id).is_some() {
+        return Err(Code::LeaseExists);
+    }
+    draft.add_effect(Effect::Grant { id, ttl });
     Ok(Body::LeaseGranted { id, ttl })
 }
 

@@ -80,12 +80,13 @@ impl Lease {
         let mut reader = formatted(row)?;
         let (ttl, remaining) = (reader.signed()?, reader.signed()?);
         let granted = Index(reader.varint()?);
-        let granted_at = match () {
-            () if reader.is_empty() => GrantTime::Unknown,
-            () => match reader.signed()? {
+        let granted_at = if reader.is_empty() {
+            GrantTime::Unknown
+        } else {
+            match reader.signed()? {
                 0 => GrantTime::Unmarked,
                 millis => GrantTime::At(millis),
-            },
+            }
         };
         let sane = ttl > 0 && (0..=ttl).contains(&remaining) && reader.is_empty();
         sane.then(|| Lease { remaining, granted_at, ..Lease::new(ttl, granted) })

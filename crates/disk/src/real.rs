@@ -28,6 +28,12 @@ impl RealDisk {
         Ok(RealDisk { root, dir })
     }
 
+    /// The size of the whole volume, with what others have on it.
+    pub fn volume_bytes(&self) -> io::Result<u64> {
+        let stat = rustix::fs::fstatvfs(&self.dir)?;
+        Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
+    }
+
     fn path(&self, name: &str) -> io::Result<PathBuf> {
         if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a plain file name"));

@@ -25,10 +25,10 @@ enum Slot {
 /// A file with pages of ours over those below.
 struct Layer {
     below: Option<Box<dyn File>>,
-    over: Mutex<Over>,
+    over: Mutex<ChangedPages>,
 }
 
-struct Over {
+struct ChangedPages {
     pages: BTreeMap<u64, Box<[u8; PAGE]>>,
     len: u64,
     /// How much of the file below still shows.
@@ -109,10 +109,10 @@ impl Disk for ScratchDisk {
 impl Layer {
     fn new(below: Option<Box<dyn File>>) -> io::Result<Layer> {
         let len = below.as_ref().map_or(Ok(0), |below| below.len())?;
-        Ok(Layer { below, over: Mutex::new(Over { pages: BTreeMap::new(), len, below_len: len }) })
+        Ok(Layer { below, over: Mutex::new(ChangedPages { pages: BTreeMap::new(), len, below_len: len }) })
     }
 
-    fn over(&self) -> MutexGuard<'_, Over> {
+    fn over(&self) -> MutexGuard<'_, ChangedPages> {
         self.over.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

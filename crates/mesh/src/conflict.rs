@@ -65,15 +65,22 @@ impl ConflictRule {
 
     /// Why the first of two goes before the second.
     pub fn between(winner: &Record, loser: &Record) -> ConflictRule {
-        match () {
-            _ if winner.ballot() != loser.ballot() => ConflictRule::Ballot,
-            _ if winner.era != loser.era => ConflictRule::Era,
-            _ if winner.kind != loser.kind => ConflictRule::Kind,
-            _ if winner.header.replaces_apart() => ConflictRule::Replaced,
-            _ if winner.header.token() != loser.header.token() => ConflictRule::Fence,
-            _ if winner.header.stamp != loser.header.stamp => ConflictRule::LaterStamp,
-            _ if winner.header.dot.actor != loser.header.dot.actor => ConflictRule::Actor,
-            _ => ConflictRule::Bytes,
+        if winner.ballot() != loser.ballot() {
+            ConflictRule::Ballot
+        } else if winner.era != loser.era {
+            ConflictRule::Era
+        } else if winner.kind != loser.kind {
+            ConflictRule::Kind
+        } else if winner.header.replaces_apart() {
+            ConflictRule::Replaced
+        } else if winner.header.token() != loser.header.token() {
+            ConflictRule::Fence
+        } else if winner.header.stamp != loser.header.stamp {
+            ConflictRule::LaterStamp
+        } else if winner.header.dot.actor != loser.header.dot.actor {
+            ConflictRule::Actor
+        } else {
+            ConflictRule::Bytes
         }
     }
 

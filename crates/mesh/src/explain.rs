@@ -34,10 +34,12 @@ pub struct Explanation {
 impl Explanation {
     /// `conflicts` may be of other keys too, in any order.
     pub fn of(record: &Record, key: &Key, conflicts: &[Conflict], wall_ms: u64) -> Explanation {
-        let shown = match () {
-            _ if record.is_tombstone() => KeyState::Deleted,
-            _ if record.is_expired(wall_ms) => KeyState::Expired,
-            _ => KeyState::Live,
+        let shown = if record.is_tombstone() {
+            KeyState::Deleted
+        } else if record.is_expired(wall_ms) {
+            KeyState::Expired
+        } else {
+            KeyState::Live
         };
         let ours = conflicts.iter().filter(|conflict| conflict.key == *key);
         let mut preferred_to: Vec<(Dot, Stamp, ConflictRule)> = ours

@@ -118,11 +118,14 @@ impl Topology {
     }
 
     pub fn phase(&self, partition: Partition) -> MovePhase {
-        match () {
-            _ if !self.is_moving() => MovePhase::Still,
-            _ if self.moved.contains(partition) => MovePhase::Moved,
-            _ if self.switched.contains(partition) => MovePhase::Switched,
-            _ => MovePhase::Pending,
+        if !self.is_moving() {
+            MovePhase::Still
+        } else if self.moved.contains(partition) {
+            MovePhase::Moved
+        } else if self.switched.contains(partition) {
+            MovePhase::Switched
+        } else {
+            MovePhase::Pending
         }
     }
 

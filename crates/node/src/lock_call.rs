@@ -141,21 +141,22 @@ impl LockCall {
 
     fn on_lock(&mut self, lock: LockReply, revision: Revision) -> LockCallStep {
         let has_place = lock.acquired || !self.acquire.is_try;
-        match () {
-            () if self.is_cancelled && has_place => LockCallStep::Propose(self.leave(false)),
-            () if self.is_cancelled => LockCallStep::End(LockCallOutcome::Abandoned),
-            () if lock.acquired => self.hold(&lock, revision, false),
-            () if self.acquire.is_try => LockCallStep::End(LockCallOutcome::NotHeld(lock)),
-            () if self.is_late => {
-                self.stage = LockCallStage::Leaving(lock);
-                LockCallStep::Propose(self.leave(true))
-            }
-            () => {
-                let (name, key) = (self.acquire.name.clone(), self.key.clone());
-                let wait = LockWait { lock: name, key, token: lock.token, call: self.acquire.call };
-                self.stage = LockCallStage::Waiting(lock);
-                LockCallStep::Wait(wait)
-            }
+        if self.is_cancelled && has_place {
+            LockCallStep::Propose(self.leave(false))
+        } else if self.is_cancelled {
+            LockCallStep::End(LockCallOutcome::Abandoned)
+        } else if lock.acquired {
+            self.hold(&lock, revision, false)
+        } else if self.acquire.is_try {
+            LockCallStep::End(LockCallOutcome::NotHeld(lock))
+        } else if self.is_late {
+            self.stage = LockCallStage::Leaving(lock);
+            LockCallStep::Propose(self.leave(true))
+        } else {
+            let (name, key) = (self.acquire.name.clone(), self.key.clone());
+            let wait = LockWait { lock: name, key, token: lock.token, call: self.acquire.call };
+            self.stage = LockCallStage::Waiting(lock);
+            LockCallStep::Wait(wait)
         }
     }
 

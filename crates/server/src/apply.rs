@@ -387,7 +387,7 @@ impl ApplyLoop {
             tracing::warn!(?command, "disk space alarm changed");
             let mut bytes = Vec::new();
             Command::Alarm(command).encode(&mut bytes);
-            self.core.submit(now.after(PUBLISH_TIMEOUT), ClientWork::Propose(bytes.into()));
+            self.core.post_unanswered(now.after(PUBLISH_TIMEOUT), ClientWork::Propose(bytes.into()));
         }
     }
 
@@ -396,7 +396,7 @@ impl ApplyLoop {
         if let Some(change) = self.core.members.publication(now) {
             let mut bytes = Vec::new();
             Command::Members(change).encode(&mut bytes);
-            self.core.submit(now.after(PUBLISH_TIMEOUT), ClientWork::Propose(bytes.into()));
+            self.core.post_unanswered(now.after(PUBLISH_TIMEOUT), ClientWork::Propose(bytes.into()));
         }
     }
 

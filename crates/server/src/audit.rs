@@ -134,7 +134,18 @@ impl Audit {
     }
 
     pub(crate) fn register(&self, registry: &mut Registry) {
-        let Counters { written, dropped, .. } = &self.0.counters;
+        self.0.counters.register(registry);
+    }
+}
+
+/// Without an audit log it is only known what would be counted.
+pub(crate) fn register_names(registry: &mut Registry) {
+    Counters::default().register(registry);
+}
+
+impl Counters {
+    fn register(&self, registry: &mut Registry) {
+        let Counters { written, dropped, .. } = self;
         registry.register("althing_audit_entries", "Entries of the audit log", written.clone());
         registry.register(
             "althing_audit_dropped",

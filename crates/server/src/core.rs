@@ -155,6 +155,13 @@ impl PublishedState {
     }
 }
 
+/// When the thread that posts a message runs the turn itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Help {
+    UnderLightLoad,
+    Always,
+}
+
 impl Core {
     pub fn new(
         clock: Clock,
@@ -181,17 +188,12 @@ impl Core {
         }
     }
 
-    /// Posts to the consensus machine. Under light load this thread also runs the turns that follow,
-    /// before this returns; otherwise the core's threads do, in batches. False while the member stops.
-    pub fn post_and_help(&self, message: consensus::ConsensusMessage) -> bool {
-        if !self.is_lightly_loaded() {
+    /// Posts to the consensus machine. This thread may also run the turns that follow, before this returns; otherwise the
+    /// core's threads do, in batches. False while the member stops.
+    pub fn post_and_help(&self, message: consensus::ConsensusMessage, help: Help) -> bool {
+        if help == Help::UnderLightLoad && !self.is_lightly_loaded() {
             return self.coord.consensus.post(message);
         }
-        self.post_and_run(message)
-    }
-
-    /// The same under any load.
-    pub fn post_and_run(&self, message: consensus::ConsensusMessage) -> bool {
         let heard = self.coord.consensus.post_and_help(message);
         self.coord.apply.help();
         heard
@@ -203,7 +205,7 @@ impl Core {
     }
 
     /// Queues work whose outcome no caller waits for.
-    pub fn submit(&self, deadline: Instant, work: ClientWork) {
+    pub fn post_unanswered(&self, deadline: Instant, work: ClientWork) {
         let bytes = proposed_bytes(&work);
         if self.waiters.admit(bytes, Priority::Urgent) {
             let (sender, _) = oneshot::channel();

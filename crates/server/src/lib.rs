@@ -58,6 +58,7 @@ mod storage;
 mod store_thread;
 mod telemetry;
 mod thread;
+mod volume;
 mod waiters;
 mod watch;
 

@@ -27,7 +27,9 @@ type Labels = Vec<(&'static str, String)>;
 
 /// Every metric of a member, those without a sample included.
 pub fn metric_table() -> Vec<MetricDescription> {
-    Metrics::new(None).registry.table()
+    let mut registry = Metrics::new(None).registry;
+    crate::audit::register_names(&mut registry);
+    registry.table()
 }
 
 pub(crate) struct Metrics {

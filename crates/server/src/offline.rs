@@ -34,7 +34,7 @@ pub fn restore(
 ) -> Result<(RestoredBackup, Identity), Error> {
     // Only the identity goes into the directory, and not the addresses.
     let roster = StartMembers::founder(&member.name, &member.initial_cluster, &member.cluster_token, false)?;
-    let DataDir { disk, lock } = DataDir::open(&member.data_dir)?;
+    let DataDir { disk, lock, .. } = DataDir::open(&member.data_dir)?;
     let found = disk.list().map_err(|source| Error::DataDir {
         action: "list files",
         path: member.data_dir.clone(),
@@ -68,7 +68,7 @@ pub fn verify(data_dir: &Path, step: &mut dyn FnMut(&str)) -> Result<Result<Veri
     if !data_dir.is_dir() {
         return Err(Error::NoDirectory { path: data_dir.to_owned() });
     }
-    let DataDir { disk, lock } = DataDir::open(data_dir)?;
+    let DataDir { disk, lock, .. } = DataDir::open(data_dir)?;
     let member = engine::verify(disk, STORE_CACHE_BYTES, step);
     step("the mesh");
     let mesh = verify_mesh(&data_dir.join(start::DIR))?;

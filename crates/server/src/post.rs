@@ -3,7 +3,7 @@
 //! kind that this release does not know is counted and dropped, for a later release may send it.
 
 use crate::consensus::ConsensusMessage;
-use crate::core::Core;
+use crate::core::{Core, Help};
 use crate::mesh::node::MeshMessage;
 use crate::mesh::wire::{self, Assembled, FrameAssembler, WireMessage};
 use crate::peer::{Deliver, ForgedFrame, PeerEvent, Peers};
@@ -182,12 +182,9 @@ fn on_frames(core: &Core, from: NodeId, received: Vec<Bytes>) -> DeliverResult {
     core.coord.consensus.wait_for_space();
     let confirms_reads = frames.iter().all(Frame::is_of_read_round);
     let message = ConsensusMessage::Frames { from, frames, bytes };
-    if confirms_reads {
-        // Six of them make a round: waking a thread for each would cost more than the round.
-        core.post_and_run(message);
-    } else {
-        core.post_and_help(message);
-    }
+    // Six confirmations make a round: waking a thread for each would cost more than the round.
+    let help = if confirms_reads { Help::Always } else { Help::UnderLightLoad };
+    core.post_and_help(message, help);
     taken
 }
 

@@ -11,20 +11,20 @@ pub struct ReplyInbox<T> {
 }
 
 struct InboxState<T> {
-    letters: Vec<T>,
+    replies: Vec<T>,
     /// The waker of a reader that has found nothing.
     reader: Option<Waker>,
 }
 
 impl<T> Default for ReplyInbox<T> {
     fn default() -> ReplyInbox<T> {
-        ReplyInbox { state: Mutex::new(InboxState { letters: Vec::new(), reader: None }) }
+        ReplyInbox { state: Mutex::new(InboxState { replies: Vec::new(), reader: None }) }
     }
 }
 
 impl<T> ReplyInbox<T> {
     fn lock(&self) -> MutexGuard<'_, InboxState<T>> {
-        self.state.lock().expect("no thread panics while it holds a mailbox")
+        self.state.lock().expect("no thread panics while it holds an inbox")
     }
 
     /// Adds a reply, and wakes the reader.
@@ -38,7 +38,7 @@ impl<T> ReplyInbox<T> {
     #[must_use]
     pub fn push_returning_waker(&self, reply: T) -> Option<Waker> {
         let mut state = self.lock();
-        state.letters.push(reply);
+        state.replies.push(reply);
         state.reader.take()
     }
 
@@ -51,7 +51,7 @@ impl<T> ReplyInbox<T> {
     pub fn take(&self, into: &mut Vec<T>, context: &Context<'_>) {
         debug_assert!(into.is_empty(), "what was taken before has been dealt with");
         let mut state = self.lock();
-        std::mem::swap(&mut state.letters, into);
+        std::mem::swap(&mut state.replies, into);
         if into.is_empty() && !state.reader.as_ref().is_some_and(|reader| reader.will_wake(context.waker())) {
             state.reader = Some(context.waker().clone());
         }
@@ -79,29 +79,29 @@ mod tests {
         let woken = Arc::new(WakeCounter::default());
         let waker = Waker::from(woken.clone());
         let context = Context::from_waker(&waker);
-        let (inbox, mut letters) = (ReplyInbox::default(), Vec::new());
+        let (inbox, mut replies) = (ReplyInbox::default(), Vec::new());
         inbox.push(1);
-        inbox.take(&mut letters, &context);
+        inbox.take(&mut replies, &context);
         inbox.push(2);
         assert_eq!(woken.0.load(Ordering::Relaxed), 0);
 
-        letters.clear();
-        inbox.take(&mut letters, &context);
-        assert_eq!(letters, [2]);
-        letters.clear();
-        inbox.take(&mut letters, &context);
-        inbox.take(&mut letters, &context);
+        replies.clear();
+        inbox.take(&mut replies, &context);
+        assert_eq!(replies, [2]);
+        replies.clear();
+        inbox.take(&mut replies, &context);
+        inbox.take(&mut replies, &context);
         (3..6).for_each(|reply| inbox.push(reply));
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
-        inbox.take(&mut letters, &context);
-        assert_eq!(letters, [3, 4, 5]);
+        inbox.take(&mut replies, &context);
+        assert_eq!(replies, [3, 4, 5]);
 
-        letters.clear();
-        inbox.take(&mut letters, &context);
+        replies.clear();
+        inbox.take(&mut replies, &context);
         inbox.mark_awake();
         inbox.push(6);
         assert_eq!(woken.0.load(Ordering::Relaxed), 1, "it looks of its own accord");
-        inbox.take(&mut letters, &context);
-        assert_eq!(letters, [6]);
+        inbox.take(&mut replies, &context);
+        assert_eq!(replies, [6]);
     }
 }

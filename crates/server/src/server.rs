@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::cluster_secret::{self, SecretStore, StoredSecret};
 use crate::config::{self, Config};
 use crate::consensus::{self, HEARTBEAT_TICKS};
-use crate::core::{Core, NodeSecurity};
+use crate::core::{Core, Help, NodeSecurity};
 use crate::durable_log::{self, LogOwner, LogWriter};
 use crate::error::Error;
 use crate::handle::{self, Handle};
@@ -23,7 +23,7 @@ use crate::status::Identity;
 use crate::storage::CoordStore;
 use crate::store_thread::StoreThread;
 use crate::thread::Thread;
-use crate::{apply, identity, mesh, post, telemetry};
+use crate::{apply, identity, mesh, post, telemetry, volume};
 use base::limits::{
     APPEND_BYTES_SOFT, GRPC_OVERHEAD_BYTES, RANGE_WHOLE_BYTES_MAX, SNAPSHOT_CHUNK_BYTES,
     WATCH_BATCH_BYTES_SOFT, WATCH_BATCH_REVISIONS, WATCHES_PER_STREAM_MAX,
@@ -112,7 +112,8 @@ impl Server {
         }
         let audit = config.audit.as_ref().map(|audit| Audit::start(audit, &config.name)).transpose();
         let audit = audit.map_err(Error::AuditLog)?;
-        let DataDir { disk, lock } = DataDir::open(&config.data_dir)?;
+        let DataDir { disk, lock, volume_bytes } = DataDir::open(&config.data_dir)?;
+        let config = volume::fit(config, volume_bytes);
         let disk = with_reserve(disk, &config)?;
         let owner = identity::owner(&*disk, &config.data_dir)?;
         let is_alone = owner.is_none() && config.join.is_none() && config.initial_cluster.len() == 1;
@@ -131,7 +132,7 @@ impl Server {
             kept = Some(cluster_secret::store(&*disk, &config.data_dir, told)?);
         }
         identity::claim(&*disk, &config.data_dir, &roster.identity)?;
-        let keeper = SecretStore::new(disk.clone(), &config);
+        let secret_store = SecretStore::new(disk.clone(), &config);
         let mesh_files = mesh::start::open(&config)?;
         let clock = Clock::start();
         let member = engine::open(disk, &engine_params(&config, &roster), clock.now())?;
@@ -147,7 +148,7 @@ impl Server {
         }
         let members = MemberDirectory::new(me, &config, &roster.initial_members, table);
         log_open_peer_port(&config, &guard);
-        let security = NodeSecurity::new(&config, roster.data_only, guard, keeper, audit);
+        let security = NodeSecurity::new(&config, roster.data_only, guard, secret_store, audit);
         let core = Arc::new(Core::new(clock, metrics, members, &config, roster.data_only, security));
         let asked: Arc<OnceLock<Handle>> = Arc::default();
         let params = peer::PeerParams {
@@ -326,7 +327,7 @@ impl Threads {
             apply: Thread::spawn("apply", apply_thread)?,
             persist: Thread::spawn("persist", move || {
                 let persisted = |seq| {
-                    persist_core.post_and_help(ConsensusInput::Persisted(seq).into());
+                    persist_core.post_and_help(ConsensusInput::Persisted(seq).into(), Help::UnderLightLoad);
                 };
                 durable_log::run(&persist_core.coord.persist, &log, persisted);
             })?,
@@ -480,6 +481,7 @@ fn log_open_peer_port(config: &Config, guard: &PeerAuth) {
 pub(crate) struct DataDir {
     pub disk: Arc<dyn Disk>,
     pub lock: Box<dyn DirLock>,
+    pub volume_bytes: u64,
 }
 
 impl DataDir {
@@ -491,7 +493,8 @@ impl DataDir {
             io::ErrorKind::WouldBlock => Error::InUse { path: path.to_owned() },
             _ => trouble("take the lock")(source),
         })?;
-        Ok(DataDir { disk: Arc::new(disk), lock })
+        let volume_bytes = disk.volume_bytes().map_err(trouble("measure the volume"))?;
+        Ok(DataDir { disk: Arc::new(disk), lock, volume_bytes })
     }
 }
 
@@ -514,7 +517,8 @@ fn warn_of_loose_mode(path: &Path) {
 /// How much of the disk must be free beside the reserve, which is as large: a segment of the log, what waits for the store,
 /// and some for the store itself.
 pub(crate) fn reserve_bytes(config: &Config) -> u64 {
-    config.wal_segment_bytes + 2 * config.flush_bytes as u64 + RESERVE_FOR_STORE_BYTES
+    let batches = 2 * config.flush_bytes as u64;
+    config.wal_segment_bytes + batches + batches.min(RESERVE_FOR_STORE_BYTES)
 }
 
 fn with_reserve(disk: Arc<dyn Disk>, config: &Config) -> Result<Arc<dyn Disk>, Error> {

@@ -525,10 +525,12 @@ impl World {
             _ if self.lock_clients.stopped => 100,
             _ => self.rng.between(100, 5_000),
         };
-        let writes = match () {
-            () if sleeps => 1,
-            () if self.lock_clients.stopped => 0,
-            () => writes,
+        let writes = if sleeps {
+            1
+        } else if self.lock_clients.stopped {
+            0
+        } else {
+            writes
         };
         self.pass_to(lock_client, LockClientState::Holding { lock, token, writes }, hold);
     }

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 /// The shortest time between two checks of the files.
 pub(crate) const CHECK_EVERY: Duration = Duration::from_secs(2);
 
-type Make<T> = Box<dyn Fn() -> Result<T, Error> + Send + Sync>;
+type Loader<T> = Box<dyn Fn() -> Result<T, Error> + Send + Sync>;
 
 pub(crate) struct Reloading<T> {
     paths: Vec<PathBuf>,
     check_every: Duration,
-    make: Make<T>,
+    make: Loader<T>,
     state: Mutex<State<T>>,
 }
 
@@ -38,7 +38,7 @@ struct FileStamp {
 }
 
 impl<T> Reloading<T> {
-    pub fn new(paths: Vec<PathBuf>, check_every: Duration, make: Make<T>) -> Result<Reloading<T>, Error> {
+    pub fn new(paths: Vec<PathBuf>, check_every: Duration, make: Loader<T>) -> Result<Reloading<T>, Error> {
         let stamps = stamps(&paths);
         let made = Arc::new(make()?);
         let state = State { made, stamps, looked: Instant::now(), trouble: String::new() };

@@ -450,7 +450,7 @@ impl Connection {
         let (Some(StreamCall::Gathering(mut gathering)), Some(fast)) =
             (self.calls.remove(&stream), &self.shared.fast)
         else {
-            unreachable!("only a call that is being gathered comes here");
+            return self.machine.reset(stream, ErrorCode::Internal);
         };
         let whole = if last && gathering.body.is_empty() {
             data
@@ -501,7 +501,9 @@ impl Connection {
             drop(count);
             return self.machine.reset(stream, ErrorCode::RefusedStream);
         }
-        let Some(fast) = &self.shared.fast else { unreachable!("only the fast path submits") };
+        let Some(fast) = &self.shared.fast else {
+            return self.route_whole(stream, (head, body), count, None);
+        };
         let certificate_token = fast.handle.audit().and_then(|_| self.callers.certificate_token());
         // The services serve a caller that must wait or is refused.
         let Some(handle) = self.callers.handle(&fast.handle, &head) else {
@@ -573,7 +575,10 @@ impl Connection {
                 waiting.deadline.inspect(|deadline| self.timers.remove(stream, *deadline));
                 Some(waiting)
             }
-            other => unreachable!("{} was not submitted", other.name()),
+            other => {
+                self.calls.insert(stream, other);
+                None
+            }
         }
     }
 
@@ -678,14 +683,6 @@ impl Connection {
 }
 
 impl StreamCall {
-    fn name(&self) -> &'static str {
-        match self {
-            StreamCall::Gathering(_) => "a call that is being gathered",
-            StreamCall::Waiting(_) => "a call that waits",
-            StreamCall::Routed(_) => "a call of the router",
-        }
-    }
-
     /// The bytes of the incomplete message, and since when the rest is waited for.
     fn partial(&self) -> Option<(usize, std::time::Instant)> {
         match self {

@@ -38,10 +38,10 @@ pub async fn inspect_all(
     let read = |name: &Bytes| Request::Range(Range::of(lock_queue::keys_of(name)));
     let reads = Txn { compares: vec![], success: names.iter().map(read).collect(), failure: vec![] };
     let found = handle.kv().submit(reads).await?.body.bodies.into_iter().map(|body| match body {
-        Body::Range(RangeReply { kvs, .. }) => kvs,
-        other => unreachable!("a range is not answered by {other:?}"),
+        Body::Range(RangeReply { kvs, .. }) => Ok(kvs),
+        _ => Err(Code::Corrupt),
     });
-    let mut places: Vec<Vec<KeyValue>> = found.collect();
+    let mut places: Vec<Vec<KeyValue>> = found.collect::<Result<_, _>>()?;
     places.iter_mut().for_each(|places| places.sort_by_key(|place| place.create_revision));
     let keys = places.iter().flatten().map(|place| place.key.clone()).collect();
     let mut claims = handle.locks().claims(keys).await?.into_iter();

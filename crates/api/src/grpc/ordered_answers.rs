@@ -17,19 +17,19 @@ pub struct OrderedAnswers<S, F, T> {
     /// None when no more are read.
     requests: Option<S>,
     ask: F,
-    asked: VecDeque<Asked<T>>,
+    asked: VecDeque<PendingAnswer<T>>,
 }
 
-enum Asked<T> {
+enum PendingAnswer<T> {
     Waiting(Asking<T>),
     Answered(Option<Result<T, Status>>),
 }
 
-impl<T> Asked<T> {
+impl<T> PendingAnswer<T> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<T, Status>>> {
         match self {
-            Asked::Waiting(waiting) => waiting.as_mut().poll(context).map(Some),
-            Asked::Answered(answer) => Poll::Ready(answer.take()),
+            PendingAnswer::Waiting(waiting) => waiting.as_mut().poll(context).map(Some),
+            PendingAnswer::Answered(answer) => Poll::Ready(answer.take()),
         }
     }
 }
@@ -60,15 +60,15 @@ where
             match request {
                 Some(Ok(request)) => {
                     // The first poll hands the question over.
-                    let mut asked = Asked::Waiting((self.ask)(request));
+                    let mut asked = PendingAnswer::Waiting((self.ask)(request));
                     if let Poll::Ready(answer) = asked.poll(context) {
-                        asked = Asked::Answered(answer);
+                        asked = PendingAnswer::Answered(answer);
                     }
                     self.asked.push_back(asked);
                 }
                 Some(Err(status)) => {
                     self.requests = None;
-                    self.asked.push_back(Asked::Answered(Some(Err(status))));
+                    self.asked.push_back(PendingAnswer::Answered(Some(Err(status))));
                 }
                 None => self.requests = None,
             }

@@ -97,10 +97,11 @@ pub fn part(rest: &Rest, record: &Record) -> Map<String, Value> {
 
 pub async fn get(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
     head.query.only(&GET_PARAMS)?;
-    read_result::read_and_show(&rest, &head, |key, record, explain| {
-        json(&DataReadBody { key, shown: RecordBody::of(&rest, record), explain })
-    })
-    .await
+    read_result::read_and_show(&rest, &head, |key, record, explain| show(&rest, key, record, explain)).await
+}
+
+pub fn show(rest: &Rest, key: &str, record: &Record, explain: Option<Value>) -> Response {
+    json(&DataReadBody { key, shown: RecordBody::of(rest, record), explain })
 }
 
 #[derive(Serialize)]

@@ -10,15 +10,17 @@ pub mod head;
 
 use super::identity::ClientIdentity;
 use super::query::Query;
+use super::read_result::{self, ReadResult};
 use super::refusal::Refusal;
 use super::request_head::{RequestHead, WholeBody, parse_json};
 use super::store::{self, StoreEntry};
-use super::{Rest, data, guard, read_result, session, write};
+use super::{Rest, data, guard, session, write};
 use crate::audit::Recording;
 use crate::browsers::BrowserGuard;
 use crate::clients::ClientRecord;
 use crate::connections::SlotGuard;
 use crate::request_budget::{IncompleteRequest, RequestBudget};
+use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use base::Code;
 use bytes::{Buf, Bytes};
@@ -304,10 +306,10 @@ impl RestFastPath {
                 answer::found_in_data(rest, key, &record, value, None, out)
             }
             (Some(value), _) => answer::found_in_store(rest, key, &record, value, None, out),
-            // Only the handlers can render it.
             (None, _) => {
-                let nothing = ParsedHeaders::default();
-                Box::pin(self.answer_by_handler(rest, plain, (&nothing, key, &[]), out)).await?;
+                let asked = RequestHead::with_headers(rest, None, HeaderMap::new())?;
+                let result = ReadResult::local(rest, record);
+                Box::pin(show_as_handlers_do(rest, plain, (&asked, key), &result, out)).await?;
             }
         }
         Ok(())
@@ -335,7 +337,7 @@ impl RestFastPath {
             (Some(value), _) if result.is_local(rest) => {
                 answer::found_in_store(rest, key, &record, value, seen.as_ref(), out);
             }
-            _ => self.answer_by_handler(rest, plain, (headers, key, &[]), out).await?,
+            _ => show_as_handlers_do(rest, plain, (&asked, key), &result, out).await?,
         }
         Ok(())
     }
@@ -378,6 +380,24 @@ impl RestFastPath {
         answer::done_in_data(rest, &record, seen.as_ref(), out);
         Ok(())
     }
+}
+
+/// What was read already, in the handlers' form.
+async fn show_as_handlers_do(
+    rest: &Rest,
+    plain: &PlainRequest,
+    (asked, key): (&RequestHead, &[u8]),
+    result: &ReadResult,
+    out: &mut Vec<u8>,
+) -> Result<(), Refusal> {
+    let key = str::from_utf8(key).expect("a plain key is plain text");
+    let record = result.live(rest, asked)?;
+    let response = read_result::show_record(rest, asked, result, &record, |record| match plain.operation {
+        PlainOperation::DataGet => data::show(rest, key, record, None),
+        _ => store::show(key, record, None),
+    })?;
+    answer::render(response, out).await;
+    Ok(())
 }
 
 /// The cached caller of a connection.

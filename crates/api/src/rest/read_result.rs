@@ -60,18 +60,39 @@ pub async fn read_and_show(
     let key = head.key()?;
     let result = read(rest, head, key.clone()).await?;
     let record = result.live(rest, head)?;
-    let content_type = value::content_type(&record);
-    let mut response = if head.query.flag("raw")? || value::wants_raw(&head.headers, content_type) {
-        raw(&record)
+    let explain = if is_raw(head, &record)? {
+        None
     } else {
-        let explain = explain::ended(explaining, rest, head, &key, &record).await;
-        show(head.key_text()?, &record, explain)
+        explain::ended(explaining, rest, head, &key, &record).await
     };
+    let key = head.key_text()?;
+    show_record(rest, head, &result, &record, |record| show(key, record, explain))
+}
+
+/// The answer about a record that was read.
+pub fn show_record(
+    rest: &Rest,
+    head: &RequestHead,
+    result: &ReadResult,
+    record: &Record,
+    show: impl FnOnce(&Record) -> Response,
+) -> Result<Response, Refusal> {
+    let mut response = if is_raw(head, record)? { raw(record) } else { show(record) };
     result.head(rest, head, &mut response)?;
     Ok(response)
 }
 
+/// Whether the bytes alone are asked for.
+fn is_raw(head: &RequestHead, record: &Record) -> Result<bool, Refusal> {
+    Ok(head.query.flag("raw")? || value::wants_raw(&head.headers, value::content_type(record)))
+}
+
 impl ReadResult {
+    /// A record that was read in this region.
+    pub fn local(rest: &Rest, record: Box<Record>) -> ReadResult {
+        ReadResult { record: Some(record), from: rest.region_id(), lag_ms: rest.mesh().lag_ms() }
+    }
+
     /// The record, if it can be shown. That it is gone advances the session, too.
     pub fn live(&self, rest: &Rest, head: &RequestHead) -> Result<Box<Record>, Refusal> {
         live(rest, self.record.clone()).map_err(|refusal| match session::token(head, self.seen()) {

@@ -107,12 +107,13 @@ struct StoreReadBody<'a> {
 
 pub async fn get(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
     head.query.only(&GET_PARAMS)?;
-    read_result::read_and_show(&rest, &head, |key, record, explain| {
-        let (value, encoding) = value::show(record);
-        let (content_type, timestamp) = (value::content_type(record), record.updated_ms());
-        json(&StoreReadBody { key, value, encoding, content_type, timestamp, explain })
-    })
-    .await
+    read_result::read_and_show(&rest, &head, show).await
+}
+
+pub fn show(key: &str, record: &Record, explain: Option<Value>) -> Response {
+    let (value, encoding) = value::show(record);
+    let (content_type, timestamp) = (value::content_type(record), record.updated_ms());
+    json(&StoreReadBody { key, value, encoding, content_type, timestamp, explain })
 }
 
 /// The record if it is live; otherwise the refusal for a key that does not exist.

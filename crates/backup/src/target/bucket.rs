@@ -6,7 +6,7 @@ mod credentials;
 mod listing;
 mod signature;
 
-use super::Kept;
+use super::StoredObject;
 use crate::error::Error;
 use bytes::Bytes;
 use connection::{BucketAnswer, Connection, Endpoint};
@@ -31,7 +31,7 @@ pub(super) struct Bucket {
 }
 
 /// A request, before it is signed.
-struct Ask<'a> {
+struct BucketRequest<'a> {
     method: Method,
     path: &'a str,
     /// Encoded, and in the order of its names.
@@ -63,13 +63,13 @@ impl Bucket {
 
     pub async fn put(&self, path: &str, body: Bytes) -> Result<(), Error> {
         let key = format!("{}{path}", self.prefix);
-        let ask = Ask { method: Method::PUT, path: &key, query: String::new(), body };
+        let ask = BucketRequest { method: Method::PUT, path: &key, query: String::new(), body };
         self.ask(&ask).await?.expect_success(|| self.shown(&ask)).map(drop)
     }
 
     pub async fn get(&self, path: &str) -> Result<Option<Vec<u8>>, Error> {
         let key = format!("{}{path}", self.prefix);
-        let ask = Ask { method: Method::GET, path: &key, query: String::new(), body: Bytes::new() };
+        let ask = BucketRequest { method: Method::GET, path: &key, query: String::new(), body: Bytes::new() };
         let answer = self.ask(&ask).await?;
         if answer.status == StatusCode::NOT_FOUND && answer.error_code() != "NoSuchBucket" {
             return Ok(None);
@@ -79,7 +79,8 @@ impl Bucket {
 
     pub async fn delete(&self, path: &str) -> Result<(), Error> {
         let key = format!("{}{path}", self.prefix);
-        let ask = Ask { method: Method::DELETE, path: &key, query: String::new(), body: Bytes::new() };
+        let ask =
+            BucketRequest { method: Method::DELETE, path: &key, query: String::new(), body: Bytes::new() };
         let answer = self.ask(&ask).await?;
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(());
@@ -87,14 +88,14 @@ impl Bucket {
         answer.expect_success(|| self.shown(&ask)).map(drop)
     }
 
-    pub async fn list(&self, folder: &str) -> Result<Vec<Kept>, Error> {
+    pub async fn list(&self, folder: &str) -> Result<Vec<StoredObject>, Error> {
         let mut kept = Vec::new();
         let mut next: Option<String> = None;
         loop {
             let token = next.take().map(|token| format!("continuation-token={}&", uri_encode(&token, true)));
             let prefix = uri_encode(&format!("{}{folder}/", self.prefix), true);
             let query = format!("{}list-type=2&prefix={prefix}", token.unwrap_or_default());
-            let ask = Ask { method: Method::GET, path: "", query, body: Bytes::new() };
+            let ask = BucketRequest { method: Method::GET, path: "", query, body: Bytes::new() };
             let body = self.ask(&ask).await?.expect_success(|| self.shown(&ask))?;
             let listing = Listing::parse(&String::from_utf8_lossy(&body)).ok_or_else(|| Error::Bucket {
                 request: self.shown(&ask),
@@ -103,7 +104,7 @@ impl Bucket {
                 message: "the answer is no listing".to_owned(),
             })?;
             let own = |(key, bytes): (String, u64)| {
-                Some(Kept { path: key.strip_prefix(&self.prefix)?.to_owned(), bytes })
+                Some(StoredObject { path: key.strip_prefix(&self.prefix)?.to_owned(), bytes })
             };
             kept.extend(listing.files.into_iter().filter_map(own));
             next = listing.next;
@@ -114,13 +115,13 @@ impl Bucket {
     }
 
     /// For errors.
-    fn shown(&self, ask: &Ask<'_>) -> String {
+    fn shown(&self, ask: &BucketRequest<'_>) -> String {
         let query = if ask.query.is_empty() { String::new() } else { format!("?{}", ask.query) };
         format!("{} s3://{}/{}{query}", ask.method, self.name, ask.path)
     }
 
     /// The answer, whatever its status, unless that says that the next attempt may go better.
-    async fn ask(&self, ask: &Ask<'_>) -> Result<BucketAnswer, Error> {
+    async fn ask(&self, ask: &BucketRequest<'_>) -> Result<BucketAnswer, Error> {
         let mut pause = PAUSE;
         for attempt in 1.. {
             let outcome = self.connection.send(self.request(ask)?).await;
@@ -139,7 +140,7 @@ impl Bucket {
         unreachable!("the last attempt returns")
     }
 
-    fn request(&self, ask: &Ask<'_>) -> Result<Request<Bytes>, Error> {
+    fn request(&self, ask: &BucketRequest<'_>) -> Result<Request<Bytes>, Error> {
         let bucket = if self.in_path { format!("/{}", uri_encode(&self.name, true)) } else { String::new() };
         let path = format!("{bucket}/{}", uri_encode(ask.path, false));
         let target = if ask.query.is_empty() { path.clone() } else { format!("{path}?{}", ask.query) };

@@ -1,6 +1,6 @@
 //! A directory that keeps backups. A file is written under another name, synced and renamed, so that none is half there.
 
-use super::Kept;
+use super::StoredObject;
 use crate::error::Error;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -50,13 +50,13 @@ impl Directory {
         }
     }
 
-    pub fn list(&self, folder: &str) -> Result<Vec<Kept>, Error> {
+    pub fn list(&self, folder: &str) -> Result<Vec<StoredObject>, Error> {
         let mut kept = Vec::new();
         self.walk(&self.root.join(folder), &mut kept)?;
         Ok(kept)
     }
 
-    fn walk(&self, folder: &Path, kept: &mut Vec<Kept>) -> Result<(), Error> {
+    fn walk(&self, folder: &Path, kept: &mut Vec<StoredObject>) -> Result<(), Error> {
         let entries = match fs::read_dir(folder) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             entries => entries.map_err(Error::file(folder))?,
@@ -70,7 +70,7 @@ impl Directory {
             } else if let Some(path) = path.strip_prefix(&self.root).ok().and_then(Path::to_str)
                 && !path.ends_with(PART)
             {
-                kept.push(Kept { path: path.to_owned(), bytes: about.len() });
+                kept.push(StoredObject { path: path.to_owned(), bytes: about.len() });
             }
         }
         Ok(())
@@ -98,7 +98,7 @@ mod tests {
         fs::write(dir.path().join("new/objects/ab/three.part"), b"half").unwrap();
         let mut listed = directory.list("objects").unwrap();
         listed.sort_by(|left, right| left.path.cmp(&right.path));
-        let kept = |path: &str, bytes| Kept { path: path.to_owned(), bytes };
+        let kept = |path: &str, bytes| StoredObject { path: path.to_owned(), bytes };
         assert_eq!(listed, [kept("objects/ab/one", 1), kept("objects/cd/two", 2)]);
         assert_eq!(directory.get("objects/cd/two").unwrap().unwrap(), b"22");
         directory.delete("objects/cd/two").unwrap();

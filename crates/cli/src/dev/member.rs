@@ -2,11 +2,13 @@
 //! Its warnings come out under its name.
 
 use super::print_line;
+use super::sweeper::Sweeper;
 use crate::verbs;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStderr};
@@ -50,15 +52,24 @@ pub struct RegionPlan {
 pub struct Member {
     plan: MemberPlan,
     child: Child,
+    pid: Pid,
+    sweeper: Arc<Sweeper>,
 }
 
 impl Member {
-    pub fn start(plan: MemberPlan, stopping: &watch::Receiver<bool>) -> std::io::Result<Member> {
+    pub fn start(
+        plan: MemberPlan,
+        stopping: &watch::Receiver<bool>,
+        sweeper: &Arc<Sweeper>,
+    ) -> std::io::Result<Member> {
         let mut child = spawn(&plan)?;
+        let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let pid = pid.expect("a process that was started and not waited for has an id");
+        sweeper.note_start(pid);
         if let Some(log) = child.stderr.take() {
             tokio::spawn(relay(plan.name.clone(), log, stopping.clone()));
         }
-        Ok(Member { plan, child })
+        Ok(Member { plan, child, pid, sweeper: sweeper.clone() })
     }
 
     /// Runs until shutdown; restarts the process when it dies before.
@@ -67,16 +78,19 @@ impl Member {
             let name = self.plan.name.clone();
             tokio::select! {
                 () = asked_to_stop(&mut stopping) => return self.stop().await,
-                ended = self.child.wait() => match ended {
-                    Ok(status) => print_line(&format!("{name} ended ({status}), starting it again")),
-                    Err(error) => print_line(&format!("{name} is lost: {error}")),
-                },
+                ended = self.child.wait() => {
+                    self.sweeper.note_end(self.pid);
+                    match ended {
+                        Ok(status) => print_line(&format!("{name} ended ({status}), starting it again")),
+                        Err(error) => print_line(&format!("{name} is lost: {error}")),
+                    }
+                }
             }
             tokio::select! {
                 () = asked_to_stop(&mut stopping) => return,
                 () = tokio::time::sleep(RESTART_PAUSE) => {}
             }
-            match Member::start(self.plan.clone(), &stopping) {
+            match Member::start(self.plan.clone(), &stopping, &self.sweeper) {
                 Ok(member) => self = member,
                 Err(error) => print_line(&format!("{name} cannot be started again: {error}")),
             }
@@ -84,15 +98,15 @@ impl Member {
     }
 
     async fn stop(mut self) {
-        let pid = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        if let Some(pid) = pid {
+        if self.child.id().is_some() {
             // It may have ended by itself.
-            let _ = kill_process(pid, Signal::TERM);
+            let _ = kill_process(self.pid, Signal::TERM);
         }
         if tokio::time::timeout(STOP_TIMEOUT, self.child.wait()).await.is_err() {
             print_line(&format!("{} does not stop and is killed", self.plan.name));
             let _ = self.child.kill().await;
         }
+        self.sweeper.note_end(self.pid);
     }
 }
 

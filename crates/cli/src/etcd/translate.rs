@@ -10,7 +10,7 @@ use crate::config::check::{self, CheckedConfig, ListenAddr, ListenSocket, Output
 use crate::config::gather;
 use crate::config::setting::Id;
 use crate::config::values::{Origin, Value};
-use crate::log::Output;
+use crate::log::{Output, RotationRules};
 use server::CompactionConfig;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
@@ -499,14 +499,33 @@ impl Translation<'_> {
         sockets.map(|url| ListenSocket { path: url.place.into(), sealed: url.sealed }).collect()
     }
 
-    fn outputs(&self) -> Vec<Output> {
+    /// None where files grow without end.
+    fn rotation(&mut self) -> Option<RotationRules> {
+        if !self.is_on("enable-log-rotation", false) {
+            return None;
+        }
+        let json = self.given("log-rotation-config-json").map_or("{}", |given| given.value.as_str());
+        match RotationRules::parse(json) {
+            Ok(rules) => Some(rules),
+            Err(problem) => {
+                self.problems.push(format!("--log-rotation-config-json: {problem}"));
+                None
+            }
+        }
+    }
+
+    fn outputs(&mut self) -> Vec<Output> {
+        let rotation = self.rotation();
         let Some(given) = self.given("log-outputs").or_else(|| self.given("log-output")) else {
             return vec![Output::Stderr];
         };
         let output = |word: &str| match word.trim() {
             "default" | "stderr" | "systemd/journal" => Output::Stderr,
             "stdout" => Output::Stdout,
-            path => Output::File(path.into()),
+            path => match &rotation {
+                Some(rules) => Output::Rotated(path.into(), rules.clone()),
+                None => Output::File(path.into()),
+            },
         };
         given.value.split(',').map(output).collect()
     }

@@ -1,9 +1,10 @@
 //! The destinations of log lines: standard error, standard output, files, or several of them.
 //! Every line goes to each; one that fails does not keep the line from the others.
 
+use super::rotation::{RotatedFile, RotationRules};
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
@@ -11,6 +12,8 @@ pub enum Output {
     Stdout,
     /// Appended to, and created when it is not there.
     File(PathBuf),
+    /// The same, until it is full.
+    Rotated(PathBuf, RotationRules),
 }
 
 pub struct Outputs(Vec<Box<dyn Write + Send>>);
@@ -22,14 +25,18 @@ impl Outputs {
 }
 
 fn open(output: &Output) -> io::Result<Box<dyn Write + Send>> {
+    let named = |path: &Path, error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot log to {}: {error}", path.display()))
+    };
     Ok(match output {
         Output::Stderr => Box::new(io::stderr()),
         Output::Stdout => Box::new(io::stdout()),
         Output::File(path) => {
-            let named = |error: io::Error| {
-                io::Error::new(error.kind(), format!("cannot log to {}: {error}", path.display()))
-            };
-            Box::new(File::options().create(true).append(true).open(path).map_err(named)?)
+            let opened = File::options().create(true).append(true).open(path);
+            Box::new(opened.map_err(|error| named(path, error))?)
+        }
+        Output::Rotated(path, rules) => {
+            Box::new(RotatedFile::open(path, rules).map_err(|error| named(path, error))?)
         }
     })
 }

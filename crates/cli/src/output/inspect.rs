@@ -21,14 +21,18 @@ const LEASE_HEADS: [&str; 7] = ["LEASE", "TTL", "GRANTED", "EXPIRES", "LEFT", "C
 
 pub fn clients(format: Format, all: &[(String, ClientsResponse)]) -> String {
     let each = all.iter().flat_map(|(at, answer)| answer.clients.iter().map(move |client| (at, client)));
+    let more = all.iter().any(|(_, answer)| answer.more);
+    let rest = rest_of(more);
     match format {
         Format::Json => {
             let clients: Vec<Value> = each.map(|(at, client)| client_json(at, client)).collect();
-            format!("{}\n", json!({ "clients": clients }))
+            format!("{}\n", json!({ "clients": clients, "more": more }))
         }
-        Format::Table => draw(&CLIENT_HEADS, each.map(|(at, client)| client_row(at, client)).collect()),
+        Format::Table => {
+            draw(&CLIENT_HEADS, each.map(|(at, client)| client_row(at, client)).collect()) + rest
+        }
         Format::Simple | Format::Fields => {
-            lines(&CLIENT_HEADS, each.map(|(at, client)| client_row(at, client)).collect())
+            lines(&CLIENT_HEADS, each.map(|(at, client)| client_row(at, client)).collect()) + rest
         }
     }
 }
@@ -58,14 +62,16 @@ fn client_json(endpoint: &str, client: &Client) -> Value {
 
 pub fn watches(format: Format, all: &[(String, WatchesResponse)]) -> String {
     let each = all.iter().flat_map(|(at, answer)| answer.watches.iter().map(move |watch| (at, watch)));
+    let more = all.iter().any(|(_, answer)| answer.more);
+    let rest = rest_of(more);
     match format {
         Format::Json => {
             let watches: Vec<Value> = each.map(|(at, watch)| watch_json(at, watch)).collect();
-            format!("{}\n", json!({ "watches": watches }))
+            format!("{}\n", json!({ "watches": watches, "more": more }))
         }
-        Format::Table => draw(&WATCH_HEADS, each.map(|(at, watch)| watch_row(at, watch)).collect()),
+        Format::Table => draw(&WATCH_HEADS, each.map(|(at, watch)| watch_row(at, watch)).collect()) + rest,
         Format::Simple | Format::Fields => {
-            lines(&WATCH_HEADS, each.map(|(at, watch)| watch_row(at, watch)).collect())
+            lines(&WATCH_HEADS, each.map(|(at, watch)| watch_row(at, watch)).collect()) + rest
         }
     }
 }
@@ -113,7 +119,7 @@ fn watch_json(endpoint: &str, watch: &Watch) -> Value {
 }
 
 pub fn leases(format: Format, answer: &LeasesResponse) -> String {
-    let mut text = match format {
+    let text = match format {
         Format::Json => {
             let leases: Vec<Value> = answer.leases.iter().map(lease_json).collect();
             return format!("{}\n", json!({ "leases": leases, "more": answer.more }));
@@ -121,10 +127,12 @@ pub fn leases(format: Format, answer: &LeasesResponse) -> String {
         Format::Table => draw(&LEASE_HEADS, answer.leases.iter().map(lease_row).collect()),
         Format::Simple | Format::Fields => lines(&LEASE_HEADS, answer.leases.iter().map(lease_row).collect()),
     };
-    if answer.more {
-        text.push_str("there are more: --limit\n");
-    }
-    text
+    text + rest_of(answer.more)
+}
+
+/// What follows a list that is cut.
+fn rest_of(more: bool) -> &'static str {
+    if more { "there are more: --limit\n" } else { "" }
 }
 
 fn lease_row(lease: &Lease) -> Vec<String> {
@@ -184,4 +192,24 @@ fn lines(heads: &[&str], rows: Vec<Vec<String>>) -> String {
         format!("{}\n", words.join(" "))
     };
     rows.into_iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_is_cut_says_so() {
+        for more in [false, true] {
+            let all = [("a".to_owned(), ClientsResponse { more, ..Default::default() })];
+            let watched = [("a".to_owned(), WatchesResponse { more, ..Default::default() })];
+            for format in [Format::Simple, Format::Table] {
+                assert_eq!(clients(format, &all).ends_with("there are more: --limit\n"), more);
+                assert_eq!(watches(format, &watched).ends_with("there are more: --limit\n"), more);
+            }
+            for told in [clients(Format::Json, &all), watches(Format::Json, &watched)] {
+                assert_eq!(serde_json::from_str::<Value>(&told).unwrap()["more"], more);
+            }
+        }
+    }
 }

@@ -9,9 +9,9 @@ use proto::althing::auth::v1::DataPermission;
 use proto::authpb::Permission;
 use proto::etcdserverpb::response_op::Response;
 use proto::etcdserverpb::{
-    AlarmResponse, DeleteRangeResponse, LeaseGrantResponse, LeaseKeepAliveResponse, LeaseLeasesResponse,
-    LeaseTimeToLiveResponse, Member, MemberAddResponse, PutResponse, RangeResponse, ResponseHeader,
-    TxnResponse, WatchResponse,
+    AlarmResponse, DeleteRangeResponse, DowngradeResponse, LeaseGrantResponse, LeaseKeepAliveResponse,
+    LeaseLeasesResponse, LeaseTimeToLiveResponse, Member, MemberAddResponse, PutResponse, RangeResponse,
+    ResponseHeader, TxnResponse, WatchResponse,
 };
 use proto::mvccpb::{Event, KeyValue};
 
@@ -118,6 +118,10 @@ pub fn watch(response: &WatchResponse) -> String {
         .raw("Canceled", &response.canceled.to_string())
         .raw("Created", &response.created.to_string())
         .end()
+}
+
+pub fn downgrade(response: &DowngradeResponse) -> String {
+    Object::default().header(response.header).text("version", &response.version).end()
 }
 
 pub fn header_alone(header: Option<ResponseHeader>) -> String {

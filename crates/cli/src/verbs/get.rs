@@ -11,7 +11,8 @@ use std::ffi::OsString;
 const EXAMPLE: &str = "\
 Example:
   althing get services/ --prefix --keys-only     every key that begins with services/
-  althing get greeting --rev 7                   what it was at revision 7";
+  althing get greeting --rev 7                   what it was at revision 7
+  althing get jobs/ --prefix --min-mod-rev 100   what was changed at revision 100 or later";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
@@ -35,6 +36,18 @@ pub struct Get {
     order: Option<Order>,
     #[arg(long, value_enum, ignore_case = true, help = "Sort by this")]
     sort_by: Option<SortBy>,
+    /// Leave out keys that were changed last before this revision
+    #[arg(long, value_name = "REVISION", default_value_t = 0, hide_default_value = true)]
+    min_mod_rev: i64,
+    /// Leave out keys that were changed last after this revision
+    #[arg(long, value_name = "REVISION", default_value_t = 0, hide_default_value = true)]
+    max_mod_rev: i64,
+    /// Leave out keys that were created before this revision
+    #[arg(long, value_name = "REVISION", default_value_t = 0, hide_default_value = true)]
+    min_create_rev: i64,
+    /// Leave out keys that were created after this revision
+    #[arg(long, value_name = "REVISION", default_value_t = 0, hide_default_value = true)]
+    max_create_rev: i64,
     /// Leave out the values
     #[arg(long)]
     keys_only: bool,
@@ -104,7 +117,10 @@ impl Get {
             serializable: self.consistency == Consistency::S,
             keys_only: self.keys_only,
             count_only: self.count_only,
-            ..RangeRequest::default()
+            min_mod_revision: self.min_mod_rev,
+            max_mod_revision: self.max_mod_rev,
+            min_create_revision: self.min_create_rev,
+            max_create_revision: self.max_create_rev,
         })
     }
 

@@ -1,27 +1,33 @@
 //! A command that runs while a lock is held, and no longer.
-//! A guard and signals go in; the command's exit status comes out. Signals are passed on. When the lock is lost or a
-//! signal asks for the end, the command is asked to end and, after a grace, killed; this process does not end while it
-//! runs, and when this process is killed, so are the command and its process group (`hold_process`).
+//! A guard and signals go in; the command's exit status comes out. Signals are passed on. When a signal asks for the end,
+//! or the lease is near its end, the command is asked to end and, after a grace, killed with its process group: always before
+//! another holder can begin. When this process is stopped or killed, its watchdog does that (`hold_process`).
 
 use super::hold_signals::{self, HoldSignals};
+use super::terminal_job::TerminalJob;
 use super::{Error, fence, hold_process, lock};
-use client::Guard;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use client::{Guard, LeaseState};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
-use tokio::time::timeout;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+/// The part of a TTL that is left to a command for its end, at most: the rest is for the members to answer in.
+const GRACE_PARTS: u32 = 5;
 
 pub struct HeldCommand<'a> {
     pub program: &'a OsString,
     pub arguments: &'a [OsString],
     /// From SIGTERM to SIGKILL.
     pub grace: Duration,
+    pub ttl: Duration,
 }
 
 impl HeldCommand<'_> {
@@ -29,6 +35,9 @@ impl HeldCommand<'_> {
         let mut running = Running::start(self, name, guard)?;
         let outcome = self.attend(&mut running, guard, signals).await;
         running.dismiss_watchdog().await;
+        if let Some(job) = &running.job {
+            job.take_terminal_back().await;
+        }
         outcome
     }
 
@@ -39,20 +48,24 @@ impl HeldCommand<'_> {
         signals: &mut HoldSignals,
     ) -> Result<ExitCode, Error> {
         let failed = |error| self.failed(&error);
+        let ahead = self.grace.min(self.ttl / GRACE_PARTS);
         loop {
             tokio::select! {
-                status = running.child.wait() => return status.map(exit_code).map_err(failed),
-                reason = guard.lost() => {
-                    running.stop(Signal::TERM, self.grace).await.map_err(failed)?;
+                // First: a command that the watchdog has killed would tell of a signal.
+                biased;
+                reason = guard.doubtful(ahead) => {
+                    running.stop(Signal::TERM, self.grace, guard).await.map_err(failed)?;
                     // What it was about to do may be undone by now: its own status would suggest success.
                     return Err(lock::lost(reason));
                 }
+                status = running.child.wait() => return status.map(exit_code).map_err(failed),
                 caught = signals.next() => {
                     if hold_signals::is_stopping(caught) {
-                        return running.stop(caught, self.grace).await.map(exit_code).map_err(failed);
+                        return running.stop(caught, self.grace, guard).await.map(exit_code).map_err(failed);
                     }
-                    running.pass_on(caught);
+                    running.signal(caught);
                 }
+                job = TerminalJob::command_stopped(&mut running.job) => job.resume(),
             }
         }
     }
@@ -64,11 +77,10 @@ impl HeldCommand<'_> {
 
 struct Running {
     child: Child,
-    pid: Pid,
-    /// It leads a process group of its own, which its children share.
-    has_group: bool,
-    /// Ends the command when this process dies; a byte says that there is nothing to end.
-    watchdog: Option<(Child, ChildStdin)>,
+    /// The process leads a group of this number, which its children share.
+    group: Pid,
+    job: Option<TerminalJob>,
+    watchdog: Option<Watchdog>,
 }
 
 impl Running {
@@ -83,69 +95,76 @@ impl Running {
             .env("ALTHING_LOCK_KEY", &key)
             .env("ALTHING_FENCING_TOKEN", &token)
             .env("ETCD_LOCK_KEY", &key)
-            .env("ETCD_LOCK_REV", &token);
-        // A terminal lets only one group read: there the command stays in this one, which Ctrl-C reaches as well.
-        let has_group = !std::io::stdin().is_terminal();
-        if has_group {
-            command.process_group(0);
-        }
+            .env("ETCD_LOCK_REV", &token)
+            .process_group(0);
+        let stops = TerminalJob::watch_stops().map_err(Error::Signals)?;
         let child = command.spawn().map_err(|error| what.failed(&error))?;
-        let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        let pid = pid.expect("a process that was started and not waited for has an id");
-        let watchdog = start_watchdog(pid, has_group);
-        Ok(Running { child, pid, has_group, watchdog })
-    }
-
-    /// A terminal has sent its signals to this whole group of processes already.
-    fn pass_on(&self, signal: Signal) {
-        if self.has_group || !hold_signals::comes_from_terminal(signal) {
-            self.signal(signal);
-        }
+        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let group = group.expect("a process that was started and not waited for has an id");
+        let job = stops.map(|stops| TerminalJob::new(group, stops));
+        let watchdog = Watchdog::start(group, guard.lease_states());
+        Ok(Running { child, group, job, watchdog })
     }
 
     async fn dismiss_watchdog(&mut self) {
-        if let Some((mut watchdog, mut input)) = self.watchdog.take() {
-            // A process that has ended need not be told.
-            let _ = input.write_all(b".").await;
-            drop(input);
-            let _ = watchdog.wait().await;
+        if let Some(mut watchdog) = self.watchdog.take() {
+            // It may have done its work, and ended.
+            let _ = watchdog.process.kill().await;
+            watchdog.deadlines.abort();
         }
     }
 
-    /// On a terminal the command has had Ctrl-C, and is asked to end in another way.
-    async fn stop(&mut self, signal: Signal, grace: Duration) -> std::io::Result<ExitStatus> {
-        let on_terminal = !self.has_group && hold_signals::comes_from_terminal(signal);
-        self.signal(if on_terminal { Signal::TERM } else { signal });
-        let ended = timeout(grace, self.child.wait()).await;
+    /// Asks the command to end, and kills its group after the grace, or when the lock is lost.
+    async fn stop(&mut self, signal: Signal, grace: Duration, guard: &Guard) -> std::io::Result<ExitStatus> {
+        self.signal(signal);
+        // One that is stopped takes no signal but SIGKILL.
+        self.signal(Signal::CONT);
+        tokio::select! {
+            biased;
+            _ = guard.lost() => {}
+            () = sleep(grace) => {}
+            // An error comes again below.
+            _ = self.child.wait() => {}
+        }
         // Also when the command has ended: its children may still run.
-        if ended.is_err() || self.has_group {
-            self.signal(Signal::KILL);
-        }
-        match ended {
-            Ok(status) => status,
-            Err(_) => self.child.wait().await,
-        }
+        self.signal(Signal::KILL);
+        self.child.wait().await
     }
 
     fn signal(&self, signal: Signal) {
         // The process may be gone already.
-        let _ = if self.has_group {
-            kill_process_group(self.pid, signal)
-        } else {
-            kill_process(self.pid, signal)
-        };
+        let _ = kill_process_group(self.group, signal);
     }
 }
 
-/// In a process group of its own, so that a signal for this one does not end it.
-fn start_watchdog(pid: Pid, has_group: bool) -> Option<(Child, ChildStdin)> {
-    let mut command = Command::new(std::env::current_exe().ok()?);
-    command.args(["hold-process", "watch", "--pid", &pid.as_raw_nonzero().to_string()]);
-    command.args(has_group.then_some("--group"));
-    command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().ok()?;
-    let input = child.stdin.take()?;
-    Some((child, input))
+/// Kills the command when this process dies, or does not say in time that the lock is still held.
+struct Watchdog {
+    process: Child,
+    deadlines: JoinHandle<()>,
+}
+
+impl Watchdog {
+    /// In a process group of its own, so that a signal for this one does not end it.
+    fn start(group: Pid, lease_states: watch::Receiver<LeaseState>) -> Option<Watchdog> {
+        let mut command = Command::new(std::env::current_exe().ok()?);
+        command.args(["hold-process", "watch", "--pid", &group.as_raw_nonzero().to_string()]);
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut process = command.spawn().ok()?;
+        let input = process.stdin.take()?;
+        Some(Watchdog { process, deadlines: tokio::spawn(pass_deadlines_on(lease_states, input)) })
+    }
+}
+
+/// Ends, and so lets the watchdog act, when the lease is lost.
+async fn pass_deadlines_on(mut lease_states: watch::Receiver<LeaseState>, mut input: ChildStdin) {
+    loop {
+        let LeaseState::Held { deadline, .. } = *lease_states.borrow_and_update() else { return };
+        let left = deadline.saturating_duration_since(Instant::now());
+        let sent = input.write_all(&hold_process::deadline_in(left)).await;
+        if sent.is_err() || lease_states.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// As a shell reports it.

@@ -28,9 +28,6 @@ const PASSED_ON: &[Signal] = &[
     Signal::XCPU,
     Signal::XFSZ,
 ];
-/// Those that a terminal sends to the whole group of processes by itself.
-const OF_TERMINALS: [Signal; 7] =
-    [Signal::INT, Signal::QUIT, Signal::WINCH, Signal::CONT, Signal::TSTP, Signal::TTIN, Signal::TTOU];
 
 pub struct HoldSignals {
     streams: Vec<(Signal, unix::Signal)>,
@@ -69,8 +66,4 @@ impl HoldSignals {
 
 pub fn is_stopping(signal: Signal) -> bool {
     STOPPING.contains(&signal)
-}
-
-pub fn comes_from_terminal(signal: Signal) -> bool {
-    OF_TERMINALS.contains(&signal)
 }

@@ -30,9 +30,10 @@ etcdctl, in ETCD_LOCK_KEY and ETCD_LOCK_REV). A write that carries the fence is 
   althing put --fence result 42
   curl -H \"X-Fence: $ALTHING_FENCE\" http://127.0.0.1:2379/v3/kv/put -d ...
 
-Signals are passed on to the command; HUP, INT, QUIT and TERM end it, after the grace by SIGKILL. When the lock is lost it
-gets SIGTERM and, after the grace, SIGKILL; unless a terminal is its standard input, so do all processes that it has
-started. When this process is killed, they are killed as well. `etcdctl lock` on the same name is excluded.
+Signals are passed on to the command and to all processes that it has started; HUP, INT, QUIT and TERM end it, after the
+grace by SIGKILL. When no member answers, it gets SIGTERM while the lease still lasts, and SIGKILL before the lease can
+end; when the lock is gone already, SIGKILL. So it does when this process is killed, or is stopped for that long. `etcdctl
+lock` on the same name is excluded.
 
 The exit code is the command's (128 and the number of the signal that ended it), or:
   2    a mistake on the command line            124  the lock was not to be had before --timeout
@@ -84,7 +85,8 @@ pub struct Lock {
     /// Any text about this holder for others to read
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     metadata: OsString,
-    /// How long the command may take to end after SIGTERM, before it gets SIGKILL
+    /// How long the command may take to end after SIGTERM, before it gets SIGKILL; when members are silent, a fifth of
+    /// the TTL at most
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
     grace: Duration,
     #[command(flatten)]
@@ -215,7 +217,9 @@ impl Lock {
         let separator = usize::from(self.command.first().is_some_and(|word| word == "--"));
         match self.command[separator..].split_first() {
             Some((program, arguments)) => {
-                HeldCommand { program, arguments, grace: self.grace }.run(name, guard, signals).await
+                let ttl = Duration::from_secs(self.ttl.unsigned_abs());
+                let command = HeldCommand { program, arguments, grace: self.grace, ttl };
+                command.run(name, guard, signals).await
             }
             None => self.show_and_wait(client, guard, signals).await,
         }

@@ -49,6 +49,52 @@ fn every_metric_of_the_dashboard_and_of_the_alerts_exists() {
     }
 }
 
+/// What the alerts and the dashboard of etcd's own mixin (contrib/mixin, 3.6) ask for, `up` aside.
+const OF_ETCDS_MIXIN: [&str; 21] = [
+    "etcd_disk_backend_commit_duration_seconds",
+    "etcd_disk_wal_fsync_duration_seconds",
+    "etcd_mvcc_db_total_size_in_bytes",
+    "etcd_mvcc_db_total_size_in_use_in_bytes",
+    "etcd_network_client_grpc_received_bytes_total",
+    "etcd_network_client_grpc_sent_bytes_total",
+    "etcd_network_peer_received_bytes_total",
+    "etcd_network_peer_round_trip_time_seconds",
+    "etcd_network_peer_sent_bytes_total",
+    "etcd_network_peer_sent_failures_total",
+    "etcd_server_has_leader",
+    "etcd_server_leader_changes_seen_total",
+    "etcd_server_proposals_applied_total",
+    "etcd_server_proposals_committed_total",
+    "etcd_server_proposals_failed_total",
+    "etcd_server_proposals_pending",
+    "etcd_server_quota_backend_bytes",
+    "grpc_server_handled_total",
+    "grpc_server_handling_seconds",
+    "grpc_server_started_total",
+    "process_resident_memory_bytes",
+];
+
+#[test]
+fn every_metric_of_etcds_mixin_exists() {
+    let reference = read("docs/reference/metrics.md");
+    let known: BTreeSet<&str> =
+        ["etcd_", "grpc_", "process_"].iter().flat_map(|prefix| words(&reference, prefix)).collect();
+    for name in OF_ETCDS_MIXIN {
+        assert!(known.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn every_alert_is_explained() {
+    let page = read("docs/operations/monitoring.md");
+    let explained: BTreeSet<&str> =
+        page.lines().filter_map(|line| line.strip_prefix("| `Althing")?.split('`').next()).collect();
+    let rules = read("deploy/monitoring/alerts.yaml");
+    let alerts: BTreeSet<&str> =
+        rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: Althing")).collect();
+    assert_eq!(explained, alerts);
+}
+
 #[test]
 fn every_variable_of_the_images_and_manifests_is_a_setting() {
     let settings = read("docs/reference/settings.md");

@@ -23,11 +23,15 @@ impl Dev {
         Dev { child, endpoints }
     }
 
-    /// The members' process ids, by the children that the kernel lists.
+    /// The members' process ids, by the children that the kernel lists; another child cleans up if this one is killed.
     fn members(&self) -> Vec<u32> {
         let id = self.child.id();
         let listed = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
-        listed.split_whitespace().map(|id| id.parse().unwrap()).collect()
+        let serves = |id: &&str| {
+            std::fs::read_to_string(format!("/proc/{id}/cmdline"))
+                .is_ok_and(|line| line.contains("\0serve\0"))
+        };
+        listed.split_whitespace().filter(serves).map(|id| id.parse().unwrap()).collect()
     }
 
     fn stop(mut self) -> String {
@@ -79,6 +83,33 @@ fn a_member_that_dies_is_started_again_and_all_stop_together() {
     assert!(log.contains("ended") && log.contains("starting it again"), "{log}");
     for id in after {
         assert!(!std::path::Path::new(&format!("/proc/{id}")).exists(), "member {id} was left behind");
+    }
+}
+
+#[test]
+fn nothing_is_left_behind_by_one_that_is_killed_or_hung_up() {
+    for name in ["KILL", "HUP"] {
+        let mut child = althing()
+            .args(["dev", "--nodes", "1"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let data = lines.find_map(|line| line.split_once("data in ").map(|(_, dir)| dir.to_owned()));
+        let data = std::path::PathBuf::from(data.unwrap());
+        let root = data.parent().unwrap();
+        assert!(root.exists());
+        signal(name, child.id());
+        until("it has ended", || child.try_wait().unwrap());
+        until("its directory is gone", || (!root.exists()).then_some(()));
+        let runs = |entry: std::fs::DirEntry| {
+            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(root.to_str().unwrap())
+        };
+        until("no member is left", || {
+            (!std::fs::read_dir("/proc").unwrap().filter_map(Result::ok).any(runs)).then_some(())
+        });
     }
 }
 

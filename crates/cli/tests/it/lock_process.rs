@@ -1,9 +1,10 @@
 //! `althing lock` as a process among others: signals, its death, and what its exit codes and variables say.
 
-use crate::process::{Member, Plan, althing, until};
+use crate::process::{Member, Plan, althing, program, until};
 use crate::talking::Talking;
+use crate::terminal::Terminal;
 use crate::verbs::{out, run, text};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 fn command(member: &Member, args: &[&str]) -> Command {
     let mut command = althing();
@@ -30,6 +31,82 @@ fn the_command_and_its_children_die_with_a_wrapper_that_is_killed() {
     until("both run", || pids.iter().all(|pid| !is_gone(pid)).then_some(()));
     holder.signal("KILL");
     until("both are gone", || pids.iter().all(|pid| is_gone(pid)).then_some(()));
+}
+
+/// They write their numbers, and ignore the request to end.
+const STUBBORN: &str =
+    "trap '' TERM; echo $$; sh -c 'echo $$; while :; do sleep 1; done' & while :; do sleep 1; done";
+
+#[test]
+fn a_command_that_ignores_the_request_to_end_is_killed_before_its_lease_ends() {
+    let member = Plan::single().start_ready();
+    let lock = ["lock", "l", "--ttl", "3s", "--grace", "1000s", "--", "sh", "-c", STUBBORN];
+    let mut holder = start(&member, &lock);
+    let pids = [holder.line(), holder.line()];
+    member.signal("STOP");
+    until("both are gone", || pids.iter().all(|pid| is_gone(pid)).then_some(()));
+    let (status, told) = holder.ending();
+    assert_eq!(status.code(), Some(122), "{told}");
+    member.signal("CONT");
+}
+
+#[test]
+fn the_command_dies_when_its_wrapper_is_stopped() {
+    let member = Plan::single().start_ready();
+    let lock = ["lock", "l", "--ttl", "3s", "--", "sh", "-c", STUBBORN];
+    let mut holder = start(&member, &lock);
+    let pids = [holder.line(), holder.line()];
+    holder.signal("STOP");
+    // Its first child is not waited for, and has no command line all the same.
+    until("both are gone", || pids.iter().all(|pid| is_gone(pid)).then_some(()));
+    holder.signal("CONT");
+    assert_eq!(holder.ending().0.code(), Some(122));
+}
+
+/// A script below a terminal that is its own.
+fn on_terminal(terminal: &Terminal, member: &Member, script: &str) -> Option<Child> {
+    let mut command = Command::new(program("SETSID", "setsid")?);
+    command.args(["--ctty", "--wait", "sh", "-c", script]);
+    command.env("ALTHING", env!("CARGO_BIN_EXE_althing")).env("ALTHING_ENDPOINTS", member.client.to_string());
+    command.stdin(terminal.line()).stdout(terminal.line()).stderr(terminal.line());
+    Some(command.spawn().unwrap())
+}
+
+#[test]
+fn the_command_reads_the_terminal_and_then_the_script_does() {
+    let member = Plan::single().start_ready();
+    let mut terminal = Terminal::open();
+    let _kept = terminal.line();
+    let script =
+        "$ALTHING lock l -- sh -c 'echo one; read x; echo \"two <$x>\"'; read y; echo \"three <$y>\"";
+    let Some(mut child) = on_terminal(&terminal, &member, script) else { return };
+    terminal.wait_for("one\r\n");
+    terminal.type_keys("a\r");
+    terminal.wait_for("two <a>\r\n");
+    terminal.type_keys("b\r");
+    terminal.wait_for("three <b>\r\n");
+    let ended = until("the script ends", || child.try_wait().unwrap());
+    assert!(ended.success(), "{}", terminal.shown);
+}
+
+#[test]
+fn on_a_terminal_too_all_processes_of_the_command_die_with_the_wrapper() {
+    let member = Plan::single().start_ready();
+    let mut terminal = Terminal::open();
+    let _kept = terminal.line();
+    // The wrapper is the parent of the command.
+    let command = "echo wrapper $PPID; sh -c 'echo child $$.; exec sleep 1000' & read x";
+    let script = format!("$ALTHING lock l -- sh -c \"{}\"; echo over", command.replace('$', "\\$"));
+    let Some(mut child) = on_terminal(&terminal, &member, &script) else { return };
+    terminal.wait_for(".\r\n");
+    let number = |word: &str| {
+        let (_, rest) = terminal.shown.split_once(word).unwrap();
+        rest.trim_start().split(|letter: char| !letter.is_ascii_digit()).next().unwrap().to_owned()
+    };
+    let (wrapper, grandchild) = (number("wrapper"), number("child"));
+    assert!(Command::new("kill").args(["-KILL", &wrapper]).status().unwrap().success());
+    until("the command's child is gone", || is_gone(&grandchild).then_some(()));
+    until("the script ends", || child.try_wait().unwrap());
 }
 
 #[test]

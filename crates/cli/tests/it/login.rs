@@ -2,18 +2,16 @@
 
 use crate::auth::{CHEAP, gate, token_of, v3, with_auth};
 use crate::both_ways::{Way, both_ways};
-use crate::process::{Member, PATIENCE, Plan, althing, connect_from, until};
+use crate::process::{Member, Plan, althing, connect_from, until};
 use crate::rest::Rest;
+use crate::terminal::Terminal;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::SocketAddr;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, channel};
 
 fn message(member: &Member, token: &str, path: &str, body: &str) -> (u16, String) {
     let answer = v3(gate(member), token, path, body);
@@ -164,54 +162,6 @@ fn a_flood_of_names_from_one_address_keeps_no_other_address_out() {
             flood.wait_until_refused();
             token_of(gate(&member), &format!("ann{nth}"), "apw");
         }
-    }
-}
-
-/// A terminal, and a user who types at it.
-struct Terminal {
-    keys: File,
-    screen: Receiver<u8>,
-    shown: String,
-    place: String,
-}
-
-impl Terminal {
-    fn open() -> Terminal {
-        let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&keys).unwrap();
-        unlockpt(&keys).unwrap();
-        let place = ptsname(&keys, Vec::new()).unwrap().into_string().unwrap();
-        let keys = File::from(keys);
-        let mut reader = keys.try_clone().unwrap();
-        let (sender, screen) = channel();
-        std::thread::spawn(move || {
-            let mut byte = [0];
-            while reader.read_exact(&mut byte).is_ok() && sender.send(byte[0]).is_ok() {}
-        });
-        Terminal { keys, screen, shown: String::new(), place }
-    }
-
-    fn line(&self) -> File {
-        File::options().read(true).write(true).open(&self.place).unwrap()
-    }
-
-    fn run(&self, member: &Member, args: &[&str]) -> Child {
-        let mut command = althing();
-        command.args(args).args(["--endpoints", &member.client.to_string()]);
-        command.stdin(self.line()).stderr(self.line()).stdout(Stdio::piped()).spawn().unwrap()
-    }
-
-    /// Waits until these words are shown, again if they were shown before.
-    fn wait_for(&mut self, words: &str) {
-        let before = self.shown.len();
-        while !self.shown[before..].ends_with(words) {
-            let byte = self.screen.recv_timeout(PATIENCE);
-            self.shown.push(byte.unwrap_or_else(|_| panic!("{words} is not in {}", self.shown)).into());
-        }
-    }
-
-    fn type_keys(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
     }
 }
 

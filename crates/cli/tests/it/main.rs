@@ -83,6 +83,7 @@ mod socket_matrix;
 mod sockets;
 mod space;
 mod talking;
+mod terminal;
 mod tls;
 mod top;
 mod tour;

@@ -287,3 +287,27 @@ fn a_key_that_was_never_written_is_404_and_one_that_was_deleted_410_after_one_re
         }
     }
 }
+
+#[test]
+fn a_value_that_is_not_plain_is_read_once() {
+    let (member, rest) = single();
+    for (key, body) in [
+        ("rich", r#"{"value":"x","metadata":{"a":"b"},"schema_version":3}"#),
+        ("mortal", r#"{"value":"x","ttl":100000}"#),
+        ("sum", r#"{"value":"1.5","type":"delta_numeric"}"#),
+    ] {
+        assert_eq!(rest.put(&format!("/v1/data/{key}"), body).status, 200);
+        for target in [format!("/api/v1/store/keys/{key}"), format!("/v1/data/{key}")] {
+            let before = reads(&member);
+            let plain = request("GET", &target, "", "");
+            let in_session = request("GET", &target, "X-Session-Token: new\r\n", "");
+            // The last one of a connection goes the long way, and asks for nothing.
+            let last = request("GET", "/openapi.json", LAST, "");
+            let answers = converse(rest, &[plain.as_str(), &in_session, &last].concat());
+            for (head, _) in &answers[..2] {
+                assert!(head.starts_with("HTTP/1.1 200 "), "{target}: {head}");
+            }
+            assert_eq!(reads(&member) - before, 2, "{target}");
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 use crate::etcd::{Etcd, get, put};
 use crate::process::{Member, PATIENCE, Plan, althing, until};
+use crate::rest::Rest;
 use crate::tour::block_on;
 use proto::etcdserverpb::DeleteRangeRequest;
 use std::io::Write as _;
@@ -153,14 +154,19 @@ fn etcdctl_lists_and_disarms_alarms_on_three_members() {
     assert_eq!(hashes.lines().count(), 3, "{hashes}");
 }
 
-/// A file system of 64 MB, for as long as it lives; nothing where it may not be mounted.
+/// A file system of so few MB, for as long as it lives; nothing where it may not be mounted.
 pub struct SmallDisk(std::path::PathBuf);
 
 impl SmallDisk {
-    fn mount(at: &std::path::Path) -> Option<SmallDisk> {
+    fn mount(at: &std::path::Path, megabytes: u32) -> Option<SmallDisk> {
         std::fs::create_dir_all(at).unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]).arg(at).output();
-        mounted.ok().filter(|output| output.status.success()).map(|_| SmallDisk(at.to_owned()))
+        let size = format!("size={megabytes}m");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(at).output();
+        let disk = mounted.ok().filter(|output| output.status.success()).map(|_| SmallDisk(at.to_owned()));
+        if disk.is_none() {
+            let _ = writeln!(std::io::stderr(), "skipped: a file system may not be mounted here");
+        }
+        disk
     }
 }
 
@@ -173,11 +179,8 @@ impl Drop for SmallDisk {
 /// A member that will run on such a disk, if one may be had here.
 pub fn on_small_disk() -> Option<(Plan, SmallDisk)> {
     let plan = Plan::single().with(&["--wal-segment-bytes", "1048576", "--flush-bytes", "1048576"]);
-    let disk = SmallDisk::mount(&plan.data_dir());
-    if disk.is_none() {
-        let _ = writeln!(std::io::stderr(), "skipped: a file system may not be mounted here");
-    }
-    Some((plan, disk?))
+    let disk = SmallDisk::mount(&plan.data_dir(), 64)?;
+    Some((plan, disk))
 }
 
 fn delete_prefix(prefix: &str) -> DeleteRangeRequest {
@@ -230,6 +233,22 @@ fn a_disk_that_is_filled_to_the_brim_heals_after_deletes() {
     member.kill();
     let member = plan.start_ready();
     assert_eq!(ask(&member, &["get", "small"]), "small\n1\n");
+}
+
+#[test]
+fn a_volume_of_120_megabytes_is_mostly_for_data() {
+    let plan = Plan::single();
+    let Some(_disk) = SmallDisk::mount(&plan.data_dir(), 120) else { return };
+    let member = plan.start_ready();
+    let rest = Rest::of(&member);
+    block_on(async {
+        let mut etcd = member.etcd().await;
+        for nth in 0..100 {
+            etcd.put(put(format!("key-{nth:04}"), vec![b'x'; 64 * 1024])).await.unwrap();
+        }
+        assert_eq!(etcd.status().await.unwrap().errors, Vec::<String>::new());
+    });
+    assert_eq!(rest.put("/v1/data/k", r#"{"value": 1}"#).status, 200);
 }
 
 #[test]

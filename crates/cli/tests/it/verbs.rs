@@ -46,6 +46,16 @@ fn verbs_print_what_etcdctl_prints() {
     assert_eq!(out(&["get", "a", "c", "--order", "DESCEND"]), "b\nx\na\n2\n");
     assert_eq!(out(&["get", "a", "--from-key", "--limit", "1", "--consistency", "s"]), "a\n2\n");
     assert_eq!(out(&["get", "", "--prefix", "--count-only"]), "2\n");
+    let filtered =
+        |filter: &str, revision: &str| out(&["get", "", "--prefix", "--print-value-only", filter, revision]);
+    assert_eq!(
+        (filtered("--min-mod-rev", "4"), filtered("--max-mod-rev", "3")),
+        ("x\n".into(), "2\n".into())
+    );
+    assert_eq!(
+        (filtered("--min-create-rev", "3"), filtered("--max-create-rev", "3")),
+        ("x\n".into(), "2\n".into())
+    );
     assert_eq!(out(&["get", "a", "--hex"]), "\\x61\n\\x32\n");
     assert_eq!(out(&["put", "a", "--ignore-value", "--prev-kv"]), "OK\na\n2\n");
     assert_eq!(out(&["del", "a", "c", "--range", "--prev-kv"]), "2\na\n2\nb\nx\n");
@@ -53,6 +63,18 @@ fn verbs_print_what_etcdctl_prints() {
     assert!(out(&["endpoint", "status"]).contains(", 3.7.0, "));
     assert!(out(&["endpoint", "health"]).contains(" is healthy: successfully committed proposal: took = "));
     assert!(out(&["endpoint", "status", "-w", "table"]).contains("| RAFT APPLIED INDEX |"));
+}
+
+#[test]
+fn a_downgrade_is_noted_as_etcdctl_does() {
+    let member = Plan::single().start_ready();
+    let out = |args: &[&str]| out(&member, args, "");
+    let told =
+        |action: &str, version: &str| format!("Downgrade {action} success, cluster version {version}\n");
+    assert_eq!(out(&["downgrade", "validate", "3.6"]), told("validate", "3.7"));
+    assert_eq!(out(&["downgrade", "enable", "3.6.0"]), told("enable", "3.7"));
+    let json: serde_json::Value = serde_json::from_str(&out(&["downgrade", "cancel", "-w", "json"])).unwrap();
+    assert!(json["version"].is_string() && json["header"]["member_id"].is_number(), "{json}");
 }
 
 #[test]
@@ -75,6 +97,7 @@ fn exit_codes_tell_whose_fault_it_was() {
     let member = Plan::single().start_ready();
     let table: &[(&[&str], i32, &str)] = &[
         (&["get"], 2, "required"),
+        (&["downgrade", "validate", "3.5"], 2, "etcdserver: invalid downgrade target version"),
         (&["get", "a", "b", "--prefix"], 2, "only accept one argument"),
         (&["get", "a", "--prefix", "--from-key"], 2, "cannot be set at the same time"),
         (&["get", "a", "--rev", "99"], 2, "etcdserver: mvcc: required revision is a future revision"),

@@ -273,7 +273,7 @@ impl Mesh {
         for shard in shards.iter() {
             let mut marks = self.replica.shards.marks(shard);
             let is_alone =
-                self.membership.route(shard.partition, shard.copies).everyone().eq([self.membership.me]);
+                self.membership.route(shard.partition, shard.copies).replicas().eq([self.membership.me]);
             if is_alone {
                 marks.raise(here, self.replica.floor);
             }

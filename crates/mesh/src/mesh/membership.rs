@@ -104,7 +104,7 @@ impl Membership {
     }
 
     pub(in crate::mesh) fn keeps(&self, shard: Shard) -> bool {
-        self.route(shard.partition, shard.copies).everyone().any(|node| node == self.me)
+        self.route(shard.partition, shard.copies).replicas().any(|node| node == self.me)
     }
 
     /// Whether this node is in the new list of a shard that has not moved yet, and not in the old one.

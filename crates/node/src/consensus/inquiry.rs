@@ -45,7 +45,7 @@ pub(super) struct LogInquiry {
 }
 
 /// The members to ask.
-struct Others {
+struct OtherMembers {
     ids: BTreeSet<NodeId>,
     /// A configuration names them. Otherwise there may be more, and no round ends.
     are_all: bool,
@@ -116,7 +116,7 @@ impl Consensus {
     }
 
     /// The members that must be asked, by the newest configuration that is known.
-    fn others(&self) -> Others {
+    fn others(&self) -> OtherMembers {
         let own = self.log_state();
         let states = self.inquiry.answers.values().chain([&own]);
         let voters = states.max_by_key(|state| state.configured).map_or(&[][..], |newest| &newest.voters);
@@ -127,14 +127,14 @@ impl Consensus {
         } else {
             self.inquiry.peers.iter().filter(is_asked).copied().collect()
         };
-        Others { ids, are_all }
+        OtherMembers { ids, are_all }
     }
 
     pub(super) fn ask_log_states(&mut self, now: Instant, out: &mut ConsensusOutput) {
         if !self.raft.is_in_doubt() || self.target.1.is_some() || now < self.inquiry.rest_until {
             return;
         }
-        let Others { ids: others, are_all } = self.others();
+        let OtherMembers { ids: others, are_all } = self.others();
         let is_unknown = others.is_empty() && self.raft.config().voters.is_empty();
         if is_unknown && self.inquiry.answers.is_empty() {
             return;

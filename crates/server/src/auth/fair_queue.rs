@@ -85,20 +85,18 @@ impl<T> FairQueue<T> {
         let of_origin = self.count(|other| other.origin == source.origin);
         let is_stranger = !source.is_authenticated();
         let origin_len_max = if is_stranger { ADDRESS_LEN_MAX } else { LEN_MAX };
-        let crowded = match () {
-            () if is_stranger && of_source >= SOURCE_LEN_MAX => return Some(item),
-            () if of_origin >= origin_len_max => {
-                let among = |other: &LoginSource| other.origin == source.origin;
-                self.longest(among, |other| other.user.clone()).filter(|(_, len)| *len > of_source + 1)
-            }
-            () if is_stranger && self.count(|other| !other.is_authenticated()) >= LEN_MAX => {
-                let among = |other: &LoginSource| !other.is_authenticated();
-                self.longest(among, |other| other.origin).filter(|(_, len)| *len > of_origin + 1)
-            }
-            () => {
-                self.waiting.push_back((source, item));
-                return None;
-            }
+        if is_stranger && of_source >= SOURCE_LEN_MAX {
+            return Some(item);
+        }
+        let crowded = if of_origin >= origin_len_max {
+            let among = |other: &LoginSource| other.origin == source.origin;
+            self.longest(among, |other| other.user.clone()).filter(|(_, len)| *len > of_source + 1)
+        } else if is_stranger && self.count(|other| !other.is_authenticated()) >= LEN_MAX {
+            let among = |other: &LoginSource| !other.is_authenticated();
+            self.longest(among, |other| other.origin).filter(|(_, len)| *len > of_origin + 1)
+        } else {
+            self.waiting.push_back((source, item));
+            return None;
         };
         let Some((newest, _)) = crowded else { return Some(item) };
         let displaced = self.waiting.remove(newest).map(|(_, item)| item);

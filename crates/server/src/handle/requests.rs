@@ -2,7 +2,7 @@
 //! not fit, posted with a deadline. The other parts of the handle use it.
 
 use crate::consensus::ConsensusMessage;
-use crate::core::proposed_bytes;
+use crate::core::{Help, proposed_bytes};
 use crate::handle::Handle;
 use crate::waiters::{Priority, ReplyRoute};
 use base::{Code, Instant};
@@ -87,7 +87,7 @@ impl Handle {
         let message =
             ConsensusMessage::Request { deadline, posted: core.clock.now(), work, caller: caller() };
         // A member that stops drops the request, which tells its caller.
-        if !core.post_and_help(message) {
+        if !core.post_and_help(message, Help::UnderLightLoad) {
             core.waiters.dismiss(1, bytes);
         }
         Ok(())

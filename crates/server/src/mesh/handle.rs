@@ -78,7 +78,7 @@ impl MeshHandle {
         };
         let (reply_to, answer) = ReplyTo::new(self.worker.clone());
         let message = MeshMessage::Request { deadline, request, reply_to, slot };
-        PendingReply::new(answer, shared.post_request(message, alone))
+        PendingReply::post(shared, (message, alone), answer)
     }
 
     /// The turn of one page of a scan; others wait for theirs while single keys are read and written.

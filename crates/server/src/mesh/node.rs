@@ -450,7 +450,7 @@ impl MeshLoop {
         let DocumentProposal { name, expect, bytes } = proposal;
         let mut command = Vec::new();
         Command::Document(SetDocument { name: name.to_owned(), expect, bytes }).encode(&mut command);
-        self.core.submit(now.at.after(PROPOSAL_TIMEOUT), ClientWork::Propose(command.into()));
+        self.core.post_unanswered(now.at.after(PROPOSAL_TIMEOUT), ClientWork::Propose(command.into()));
     }
 
     fn send(&mut self, now: Now) {

@@ -17,7 +17,7 @@ impl MeshShared {
     /// Posts the request of a task that serves a client. One that comes alone runs the turn at once. Otherwise the first task
     /// gets a deferred turn: it lets all other ready tasks of its thread post first, and then runs one turn for all of them
     /// on this thread. See ADR 34.
-    pub fn post_request(self: &Arc<MeshShared>, request: MeshMessage, alone: bool) -> Option<DeferredTurn> {
+    fn post_request(self: &Arc<MeshShared>, request: MeshMessage, alone: bool) -> Option<DeferredTurn> {
         if alone {
             self.actor.post_and_help(request);
             return None;
@@ -47,10 +47,16 @@ pub struct PendingReply {
 }
 
 impl PendingReply {
-    pub(super) fn new(
+    /// Posts the request, and waits for its reply.
+    pub(super) fn post(
+        shared: &Arc<MeshShared>,
+        (request, alone): (MeshMessage, bool),
         answer: oneshot::Receiver<WorkerReply>,
-        deferred_turn: Option<DeferredTurn>,
     ) -> PendingReply {
+        PendingReply::new(answer, shared.post_request(request, alone))
+    }
+
+    fn new(answer: oneshot::Receiver<WorkerReply>, deferred_turn: Option<DeferredTurn>) -> PendingReply {
         PendingReply { reply: Ok(answer), deferred_turn, has_yielded: false }
     }
 

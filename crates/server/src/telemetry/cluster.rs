@@ -134,11 +134,14 @@ impl Handle {
     fn report_without_series(&self) -> NodeReport {
         let telemetry = &self.core().telemetry;
         let (status, mesh) = (self.status(), self.mesh().status());
-        let role = match () {
-            () if self.is_data_only() => "data",
-            () if status.is_leader => "leader",
-            () if self.members().is_learner() => "learner",
-            () => "follower",
+        let role = if self.is_data_only() {
+            "data"
+        } else if status.is_leader {
+            "leader"
+        } else if self.members().is_learner() {
+            "learner"
+        } else {
+            "follower"
         };
         let texts = [
             ("name", self.identity().name.clone()),

@@ -143,7 +143,7 @@ impl Restore {
             initial_cluster: self.initial_cluster.clone(),
             region: self.region.clone(),
             cluster_token: self.cluster_token.clone(),
-            bump_revision: member::RAISE_DEFAULT,
+            bump_revision: member::RAISE_ADVISED,
             mark_compacted: None,
             skip_hash_check: false,
             point: self.point,

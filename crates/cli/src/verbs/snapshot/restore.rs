@@ -1,6 +1,6 @@
 //! `althing snapshot restore`: a directory for a member of a new cluster. It is run once for each member, with the
-//! same backup. By default the revision is raised far above anything that clients can have seen, and marked as
-//! compacted: watchers must read again, and none sees a revision twice.
+//! same backup. As with `etcdutl`, the revision stays as it was unless it is asked to rise: far above anything that clients
+//! can have seen, and marked as compacted, so that watchers must read again and none sees a revision twice.
 
 use super::{Error, open, print, trouble};
 use crate::config::gather::token_of;
@@ -13,12 +13,15 @@ use std::io::Write;
 use std::path::PathBuf;
 
 /// More revisions than were made since any backup that an operator restores; etcd's own advice.
-pub const RAISE_DEFAULT: i64 = 1_000_000_000;
+pub const RAISE_ADVISED: i64 = 1_000_000_000;
 
 const EXAMPLE: &str = "\
 Example: a single node
   althing snapshot restore backup.db --data-dir new-data
   althing serve --data-dir new-data
+
+Example: for clients that have seen revisions after the backup; their watches are told to read again
+  althing snapshot restore backup.db --data-dir new-data --bump-revision 1000000000 --mark-compacted
 
 Example: what etcd has saved (etcdctl snapshot save etcd.db)
   althing snapshot restore etcd.db --data-dir new-data
@@ -74,8 +77,9 @@ pub struct Restore {
     /// The token that the members will be started with [default: that of the region]
     #[arg(long, alias = "initial-cluster-token")]
     pub cluster_token: Option<String>,
-    /// How far the revision is raised; 0 leaves it, and its past, as they were
-    #[arg(long, value_name = "N", default_value_t = RAISE_DEFAULT)]
+    /// How far the revision is raised; 0 leaves it, and its past, as they were. For clients that may have seen revisions
+    /// after the backup
+    #[arg(long, value_name = "N", default_value_t = 0)]
     pub bump_revision: i64,
     /// Everything before the raised revision counts as compacted; goes with --bump-revision, as in etcd
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]

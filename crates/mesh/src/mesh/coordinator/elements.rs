@@ -520,7 +520,7 @@ impl Mesh {
 
     pub(in crate::mesh) fn expire_elements(&mut self, t: &mut Turn<'_>, reading: &ReadElementsOp) {
         let heard = |node: &NodeId| reading.heard.iter().any(|heard| heard.from == *node);
-        let silent: Vec<NodeId> = reading.route.everyone().filter(|node| !heard(node)).collect();
+        let silent: Vec<NodeId> = reading.route.replicas().filter(|node| !heard(node)).collect();
         for node in silent.iter().filter(|node| **node != self.membership.me) {
             self.membership.peers.mark_unanswered(*node, t.now.at);
         }

@@ -164,8 +164,8 @@ impl Mesh {
             globally.heard.iter().map(|(region, _)| *region).chain(globally.agreed).collect();
         let acks = globally.heard.len().max(answered.len() - globally.heard.len()) as u8;
         let here = self.params.actor.region;
-        let everyone = self.remote.regions().chain([here]);
-        let missing = Missing::regions(everyone.filter(|region| !answered.contains(region)).collect());
+        let all_regions = self.remote.regions().chain([here]);
+        let missing = Missing::regions(all_regions.filter(|region| !answered.contains(region)).collect());
         self.reply(t, globally.client, Reply::Unavailable { acks, needed: globally.needed as u8, missing });
     }
 }

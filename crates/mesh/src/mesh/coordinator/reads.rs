@@ -65,7 +65,7 @@ struct ReadAnswer {
 
 impl ReadOp {
     /// All replicas of the key.
-    fn everyone(&self) -> Vec<NodeId> {
+    fn replicas(&self) -> Vec<NodeId> {
         self.asked.iter().chain(&self.rest).chain(&self.declined).copied().collect()
     }
 
@@ -131,7 +131,7 @@ impl Mesh {
                 return self.reply(t, client, Reply::Found(local.record.map(Box::new)));
             }
         }
-        let mut list = if counts_next { route.everyone().collect() } else { route.read.clone() };
+        let mut list = if counts_next { route.replicas().collect() } else { route.read.clone() };
         let asked_first = if counts_next { list.len() } else { needed };
         self.membership.peers.order(&mut list);
         // This node itself is the quickest of all.
@@ -216,11 +216,11 @@ impl Mesh {
         };
         let Some(reading) = self.coordinator.read_op(id) else { return };
         let heard: Vec<NodeId> = reading.heard.iter().map(|heard| heard.from).collect();
-        let everyone = reading.everyone();
+        let replicas = reading.replicas();
         let is_known_down =
             |node: &NodeId| self.membership.peers.is_down(*node) && !planted(Mutant::RefusedAtDeadline);
         let may_answer = |node: &NodeId| heard.contains(node) || *node == me || !is_known_down(node);
-        let may_answer: Vec<NodeId> = everyone.into_iter().filter(may_answer).collect();
+        let may_answer: Vec<NodeId> = replicas.into_iter().filter(may_answer).collect();
         if self
             .coordinator
             .read_op(id)
@@ -238,7 +238,7 @@ impl Mesh {
 
     fn refuse_read(&mut self, t: &mut Turn<'_>, reading: &ReadOp) {
         let heard = |node: &NodeId| reading.heard.iter().any(|heard| heard.from == *node);
-        let missing = Missing::nodes(reading.everyone().into_iter().filter(|node| !heard(node)).collect());
+        let missing = Missing::nodes(reading.replicas().into_iter().filter(|node| !heard(node)).collect());
         let (acks, needed) = (reading.heard.len() as u8, reading.needed as u8);
         self.reply(t, reading.client, Reply::Unavailable { acks, needed, missing });
     }
@@ -319,8 +319,8 @@ impl Mesh {
         reading.merged = Some(merged.clone());
         let stale = |heard: &&ReadAnswer| heard.record.as_ref() != merged.as_deref();
         let behind: Vec<NodeId> = reading.heard.iter().filter(stale).map(|heard| heard.from).collect();
-        let everyone = reading.heard.iter().map(|heard| heard.from);
-        reading.agreed = everyone.filter(|node| !behind.contains(node)).collect();
+        let answered = reading.heard.iter().map(|heard| heard.from);
+        reading.agreed = answered.filter(|node| !behind.contains(node)).collect();
         reading.behind = behind;
         if merged.is_some() && !planted(Mutant::ReadNotRepaired) {
             // A replica with the merged record cannot see the conflict any more: the conflict is durable first.

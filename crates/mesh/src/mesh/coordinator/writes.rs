@@ -238,7 +238,7 @@ impl Mesh {
         writing.stage = WriteStage::AwaitingAcks;
         let (key, attempts) = (writing.write.key.clone(), writing.attempts.clone());
         let tracker = &writing.tracker;
-        let others = writing.route.everyone().filter(|node| *node != me && !tracker.is_acked(*node));
+        let others = writing.route.replicas().filter(|node| *node != me && !tracker.is_acked(*node));
         for node in others.collect::<Vec<_>>() {
             if self.membership.peers.may_ask(node, t.now.at) {
                 self.send_store(t, node, id);
@@ -334,7 +334,7 @@ impl Mesh {
         self.give_up_without_quorum(t, id);
         self.give_up_on_regions(t, id);
         let Some(writing) = self.coordinator.write_op(id) else { return };
-        if writing.answered && writing.route.everyone().all(|node| writing.tracker.is_settled(node)) {
+        if writing.answered && writing.route.replicas().all(|node| writing.tracker.is_settled(node)) {
             self.coordinator.finish(id);
         }
     }
@@ -399,7 +399,7 @@ impl Mesh {
 
     pub(in crate::mesh) fn expire_write(&mut self, t: &mut Turn<'_>, writing: WriteOp) {
         let (me, was_sent) = (self.membership.me, matches!(writing.stage, WriteStage::AwaitingAcks));
-        for node in writing.route.everyone().filter(|node| *node != me && was_sent) {
+        for node in writing.route.replicas().filter(|node| *node != me && was_sent) {
             if !writing.tracker.is_settled(node) {
                 self.membership.peers.mark_unanswered(node, t.now.at);
                 writing.attempts.iter().for_each(|(key, _)| self.hint(t, node, key));

@@ -64,7 +64,7 @@ impl Mesh {
             ApplyRemoteOp { client, key: key.clone(), route: route.clone(), acked, superseded, answered };
         let deadline = t.now.at.after(self.params.timeout);
         let id = self.coordinator.begin(t, Operation::ApplyRemote(Box::new(apply_remote_op)), deadline);
-        for node in route.everyone() {
+        for node in route.replicas() {
             if node == self.membership.me && !self.replica.may_take(t, &key, record, bytes.len()) {
                 continue;
             }
@@ -107,7 +107,7 @@ impl Mesh {
         apply_remote_op.answered |= answers;
         let client = apply_remote_op.client;
         let outcome = apply_remote_op.superseded.map_or(StoreOutcome::Applied, StoreOutcome::Superseded);
-        if apply_remote_op.route.everyone().all(|node| apply_remote_op.acked.contains(&node)) {
+        if apply_remote_op.route.replicas().all(|node| apply_remote_op.acked.contains(&node)) {
             self.coordinator.finish(id);
         }
         match client {
@@ -123,8 +123,8 @@ impl Mesh {
 
     /// A replica that did not answer gets a hint if this node is a replica, and otherwise anti-entropy.
     pub(in crate::mesh) fn expire_apply_remote(&mut self, t: &mut Turn<'_>, apply_remote_op: ApplyRemoteOp) {
-        let is_keeper = apply_remote_op.route.everyone().any(|node| node == self.membership.me);
-        let silent = apply_remote_op.route.everyone().filter(|node| !apply_remote_op.acked.contains(node));
+        let is_keeper = apply_remote_op.route.replicas().any(|node| node == self.membership.me);
+        let silent = apply_remote_op.route.replicas().filter(|node| !apply_remote_op.acked.contains(node));
         for node in silent.filter(|node| *node != self.membership.me).collect::<Vec<_>>() {
             self.membership.peers.mark_unanswered(node, t.now.at);
             if is_keeper {

@@ -164,7 +164,7 @@ impl Mesh {
                 continue;
             }
             // A newcomer takes from the old; the old leave it to the newcomer to begin.
-            let peers: Vec<NodeId> = if pending { route.read.clone() } else { route.everyone().collect() };
+            let peers: Vec<NodeId> = if pending { route.read.clone() } else { route.replicas().collect() };
             let peers = peers.into_iter().filter(|node| *node != self.membership.me);
             plan.extend(peers.map(|peer| {
                 let due = dues.get(&(shard, peer)).copied().filter(|_| !begins);

@@ -362,7 +362,7 @@ impl Mesh {
         let change = LoggedChange { key, before: local.record.as_ref(), after: &record, delta: &told };
         self.append(t, &change);
         let (me, route) = (self.membership.me, self.membership.route(shard.partition, shard.copies).clone());
-        for node in route.everyone().filter(|node| *node != me) {
+        for node in route.replicas().filter(|node| *node != me) {
             let (key, record) = (key.clone(), told.clone());
             let frame = Frame::Store { id: OpId(0), key, record, reason: StoreReason::Repair };
             self.after(t, seq, Then::Send(node, frame));

@@ -135,7 +135,7 @@ impl ProposeOp {
 
     /// Whether that can still be, although some have refused.
     fn is_in_reach(&self, refused: &[NodeId]) -> bool {
-        let others: Vec<NodeId> = self.route.everyone().filter(|node| !refused.contains(node)).collect();
+        let others: Vec<NodeId> = self.route.replicas().filter(|node| !refused.contains(node)).collect();
         self.is_met(&others)
     }
 
@@ -185,7 +185,7 @@ impl ProposeOp {
             }
             ProposeStage::Accepting { acked, refused, .. } => acked.contains(node) || refused.contains(node),
         };
-        self.route.everyone().filter(|node| !answered(node)).collect()
+        self.route.replicas().filter(|node| !answered(node)).collect()
     }
 }
 
@@ -193,12 +193,16 @@ impl RemoteRegions {
     /// Where there are several regions, ballots are those of the key's home.
     fn check_home(&self, write: &Write) -> Result<(), Code> {
         let attributes = &write.attributes;
-        match () {
-            _ if self.others.is_empty() => Ok(()),
-            _ if home_epoch(write).is_none() => Err(Code::HomeNeeded),
-            _ if attributes.home != Some(self.me.region) => Err(Code::NotHome),
-            _ if attributes.level.spans_regions() => Err(Code::BadRequest),
-            _ => Ok(()),
+        if self.others.is_empty() {
+            Ok(())
+        } else if home_epoch(write).is_none() {
+            Err(Code::HomeNeeded)
+        } else if attributes.home != Some(self.me.region) {
+            Err(Code::NotHome)
+        } else if attributes.level.spans_regions() {
+            Err(Code::BadRequest)
+        } else {
+            Ok(())
         }
     }
 }

@@ -86,7 +86,7 @@ impl AckTracker {
         let may_have = |node: &NodeId| {
             self.acked.contains(node) || !self.absent.contains(node) || self.is_stood_in_for(*node)
         };
-        !route.is_met(&route.everyone().filter(may_have).collect::<Vec<_>>(), wanted)
+        !route.is_met(&route.replicas().filter(may_have).collect::<Vec<_>>(), wanted)
     }
 }
 

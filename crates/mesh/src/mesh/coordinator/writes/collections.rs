@@ -223,7 +223,7 @@ impl Mesh {
         let Some(shard) = self.membership.shard_of(&write.key) else { return BTreeSet::new() };
         let route = self.membership.route(shard.partition, shard.copies).clone();
         let mut nodes: BTreeSet<NodeId> =
-            route.everyone().filter(|node| *node != self.membership.me).collect();
+            route.replicas().filter(|node| *node != self.membership.me).collect();
         for region in self.remote.regions().collect::<Vec<RegionId>>() {
             nodes.extend(self.peer_in_region(t.now.at, region, shard));
         }

@@ -27,7 +27,7 @@ impl RemoteRegions {
             let acks = reached.len() as u8 + 1;
             return Reply::Indeterminate { acks, needed, missing: Missing::regions(missing) };
         }
-        let missing = route.everyone().filter(|node| !tracker.is_acked(*node)).collect();
+        let missing = route.replicas().filter(|node| !tracker.is_acked(*node)).collect();
         let (acks, needed) = (tracker.acked().len() as u8, route.needed(write.w) as u8);
         Reply::Indeterminate { acks, needed, missing: Missing::nodes(missing) }
     }

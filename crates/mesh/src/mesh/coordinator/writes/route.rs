@@ -11,8 +11,8 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Everyone who must have a write.
-    pub fn everyone(&self) -> impl Iterator<Item = NodeId> {
+    /// All replicas that must have a write.
+    pub fn replicas(&self) -> impl Iterator<Item = NodeId> {
         self.read.iter().chain(self.also.iter().filter(|node| !self.read.contains(node))).copied()
     }
 

@@ -29,11 +29,12 @@ impl Mesh {
         let is_first =
             self.coordinator.proposals.queues.get(&key).and_then(|queue| queue.front()) == Some(&id);
         let route = self.membership.route_of(&key);
-        match () {
-            _ if is_read => self.ask_replicas(t, id, None),
-            _ if !route.read.contains(&self.membership.me) => self.hand_over(t, id),
-            _ if is_first => self.propose(t, id),
-            _ => {}
+        if is_read {
+            self.ask_replicas(t, id, None);
+        } else if !route.read.contains(&self.membership.me) {
+            self.hand_over(t, id);
+        } else if is_first {
+            self.propose(t, id);
         }
     }
 
