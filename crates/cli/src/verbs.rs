@@ -12,6 +12,7 @@ mod data;
 mod defrag;
 mod del;
 mod diagnose;
+mod downgrade;
 mod elect;
 mod endpoint;
 mod export;
@@ -103,6 +104,9 @@ pub enum Verb {
     History(With<history::History>),
     /// Prints the quota, and sets it
     Quota(With<quota::Quota>),
+    /// Tells the cluster that it will go back to an older etcd
+    #[command(subcommand)]
+    Downgrade(downgrade::Downgrade),
     /// Returns free space inside the store to the file system
     Defrag(defrag::Defrag),
     /// Lists alarms, and ends them
@@ -201,6 +205,7 @@ async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Compaction(compaction) => compaction.verb.run(&compaction.options).await,
         Verb::History(history) => history.verb.run(&history.options).await,
         Verb::Quota(quota) => quota.verb.run(&quota.options).await,
+        Verb::Downgrade(downgrade) => downgrade.run().await,
         Verb::Defrag(defrag) => defrag.run().await,
         Verb::Alarm(alarm) => alarm.run().await,
         Verb::Auth(auth) => auth.run().await,

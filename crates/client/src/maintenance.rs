@@ -3,8 +3,9 @@
 use crate::{Client, Error, Kind};
 use proto::etcdserverpb::maintenance_client::MaintenanceClient;
 use proto::etcdserverpb::{
-    AlarmRequest, AlarmResponse, DefragmentRequest, HashKvRequest, HashKvResponse, MoveLeaderRequest,
-    MoveLeaderResponse, SnapshotRequest, SnapshotResponse, StatusRequest, StatusResponse,
+    AlarmRequest, AlarmResponse, DefragmentRequest, DowngradeRequest, DowngradeResponse, HashKvRequest,
+    HashKvResponse, MoveLeaderRequest, MoveLeaderResponse, SnapshotRequest, SnapshotResponse, StatusRequest,
+    StatusResponse,
 };
 use tonic::metadata::MetadataMap;
 use tonic::{Response, Streaming};
@@ -58,6 +59,14 @@ impl Client {
         let (_, channel) = self.channel().await?;
         let mut client = MaintenanceClient::new(channel).max_decoding_message_size(SNAPSHOT_PIECE_BYTES_MAX);
         Ok(client.snapshot(SnapshotRequest {}).await?.into_inner())
+    }
+
+    pub async fn downgrade(&self, request: DowngradeRequest) -> Result<DowngradeResponse, Error> {
+        let call = |channel| {
+            let request = request.clone();
+            async move { MaintenanceClient::new(channel).downgrade(request).await }
+        };
+        self.call(Kind::Write, call).await
     }
 
     /// Only the leader can do it: this client must speak to it alone.
