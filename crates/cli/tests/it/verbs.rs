@@ -136,7 +136,7 @@ fn without_a_server_the_exit_code_says_try_again() {
     assert!(text(&output.stderr).contains(&unused), "{}", text(&output.stderr));
 }
 
-const VERBS: [&str; 26] = [
+const VERBS: [&str; 29] = [
     "get",
     "put",
     "del",
@@ -296,6 +296,15 @@ fn side_by_side_with_etcdctl_every_byte_is_the_same() {
     for format in ["simple", "json", "fields", "table"] {
         let newer = if is_37 && ["simple", "json"].contains(&format) { READS_OF_37 } else { &[] };
         for (args, input) in READS.iter().chain(newer) {
+            // etcdctl prints a sentence before the JSON of details, and 3.7 ids in hexadecimal where keys and values are.
+            let is_ours_alone = match format {
+                "json" => args.contains(&"--detail"),
+                "fields" => is_37 && args.contains(&"--hex"),
+                _ => false,
+            };
+            if is_ours_alone {
+                continue;
+            }
             // Other tables are ours alone.
             if format == "table" && !TABLES.contains(&args[0]) || !is_37 && is_longer_in_37(args, format) {
                 continue;
