@@ -17,10 +17,10 @@ pub use table::draw;
 
 use crate::client::{Format, Options};
 use proto::etcdserverpb::{
-    AlarmResponse, DeleteRangeResponse, HashKvResponse, LeaseGrantResponse, LeaseKeepAliveResponse,
-    LeaseLeasesResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse, Member, MemberAddResponse,
-    MemberListResponse, PutResponse, RangeResponse, ResponseHeader, StatusResponse, TxnResponse,
-    WatchResponse,
+    AlarmResponse, DeleteRangeResponse, DowngradeResponse, HashKvResponse, LeaseGrantResponse,
+    LeaseKeepAliveResponse, LeaseLeasesResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse, Member,
+    MemberAddResponse, MemberListResponse, PutResponse, RangeResponse, ResponseHeader, StatusResponse,
+    TxnResponse, WatchResponse,
 };
 use server::offline::Summary;
 use simple::Simple;
@@ -260,6 +260,15 @@ impl Printer {
         text.into_bytes()
     }
 
+    /// `done` is what was asked for, as in `downgrade validate`.
+    pub fn downgrade(&self, done: &str, answer: &DowngradeResponse) -> Vec<u8> {
+        match self.format {
+            Format::Json => json::line(&json::downgrade(answer)),
+            _ => format!("Downgrade {done} success, cluster version {}\n", answer.version),
+        }
+        .into_bytes()
+    }
+
     pub fn hashes(&self, all: &[EndpointHash]) -> Vec<u8> {
         let text = match self.format {
             Format::Simple => simple::hashes(all),
@@ -293,18 +302,30 @@ impl Printer {
 fn status_columns(one: &EndpointStatus) -> Vec<String> {
     let status = &one.status;
     let id = status.header.map_or(0, |header| header.member_id);
+    let downgrade = status.downgrade_info.clone().unwrap_or_default();
     vec![
         one.endpoint.clone(),
         format!("{id:x}"),
         status.version.clone(),
+        status.storage_version.clone(),
         readable_bytes(status.db_size.unsigned_abs()),
+        readable_bytes(status.db_size_in_use.unsigned_abs()),
+        format!("{}%", percentage_not_in_use(status)),
+        readable_bytes(status.db_size_quota.unsigned_abs()),
         (status.leader == id).to_string(),
         status.is_learner.to_string(),
         status.raft_term.to_string(),
         status.raft_index.to_string(),
         status.raft_applied_index.to_string(),
         status.errors.join(", "),
+        downgrade.target_version,
+        downgrade.enabled.to_string(),
     ]
+}
+
+/// Of a file that is not there yet, nothing is in use.
+fn percentage_not_in_use(status: &StatusResponse) -> i64 {
+    100 - (status.db_size_in_use * 100).checked_div(status.db_size).unwrap_or(100)
 }
 
 /// The columns of a member, in etcdctl's order.
@@ -338,6 +359,15 @@ fn readable_bytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_file_has_to_spare_is_told_in_percent() {
+        let status =
+            |db_size, db_size_in_use| StatusResponse { db_size, db_size_in_use, ..Default::default() };
+        assert_eq!(percentage_not_in_use(&status(0, 0)), 0);
+        assert_eq!(percentage_not_in_use(&status(32_768, 24_576)), 25);
+        assert_eq!(percentage_not_in_use(&status(139_264, 4_096)), 98);
+    }
 
     #[test]
     fn sizes_are_told_as_etcdctl_tells_them() {

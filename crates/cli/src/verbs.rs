@@ -105,6 +105,9 @@ pub enum Verb {
     History(With<history::History>),
     /// Prints the quota, and sets it
     Quota(With<quota::Quota>),
+    /// Tells the cluster that it will go back to an older etcd
+    #[command(subcommand)]
+    Downgrade(downgrade::Downgrade),
     /// Returns free space inside the store to the file system
     Defrag(defrag::Defrag),
     /// Lists alarms, and ends them
@@ -153,9 +156,6 @@ pub enum Verb {
     /// Shows which release every node runs, and closes the way back to the release before
     #[command(subcommand)]
     Upgrade(upgrade::Upgrade),
-    /// Notes that the cluster is to go back to an older etcd, as etcd's members want it
-    #[command(subcommand)]
-    Downgrade(downgrade::Downgrade),
     /// Prints the version of this binary and of its API
     Version(version::Version),
 }
@@ -206,6 +206,7 @@ async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Compaction(compaction) => compaction.verb.run(&compaction.options).await,
         Verb::History(history) => history.verb.run(&history.options).await,
         Verb::Quota(quota) => quota.verb.run(&quota.options).await,
+        Verb::Downgrade(downgrade) => downgrade.run().await,
         Verb::Defrag(defrag) => defrag.run().await,
         Verb::Alarm(alarm) => alarm.run().await,
         Verb::Auth(auth) => auth.run().await,
@@ -223,7 +224,6 @@ async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Handlers(handlers) => handlers.run().await,
         Verb::Conflicts(conflicts) => conflicts.run().await,
         Verb::Upgrade(upgrade) => upgrade.run().await,
-        Verb::Downgrade(downgrade) => downgrade.run().await,
         Verb::Version(version) => version.run(),
     };
     outcome.map(|()| ExitCode::SUCCESS)

@@ -6,12 +6,29 @@ use proto::etcdserverpb::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse,
     RangeRequest, RangeResponse, TxnRequest, TxnResponse,
 };
+use tonic::Response;
 
 impl Client {
     pub async fn range(&self, request: RangeRequest) -> Result<RangeResponse, Error> {
         let call = |channel| {
             let request = request.clone();
             async move { kv(channel).range(request).await }
+        };
+        self.call(Kind::Read, call).await
+    }
+
+    /// The answer of `range`, joined from the pieces in which the member sends it.
+    pub async fn range_stream(&self, request: RangeRequest) -> Result<RangeResponse, Error> {
+        let call = |channel| {
+            let request = request.clone();
+            async move {
+                let mut pieces = kv(channel).range_stream(request).await?.into_inner();
+                let mut whole = RangeResponse::default();
+                while let Some(piece) = pieces.message().await? {
+                    join(&mut whole, piece.range_response.unwrap_or_default());
+                }
+                Ok(Response::new(whole))
+            }
         };
         self.call(Kind::Read, call).await
     }
@@ -42,6 +59,16 @@ impl Client {
 
     pub async fn compact(&self, request: CompactionRequest) -> Result<CompactionResponse, Error> {
         self.call(Kind::Write, |channel| async move { kv(channel).compact(request).await }).await
+    }
+}
+
+/// As protobuf merges messages.
+fn join(whole: &mut RangeResponse, piece: RangeResponse) {
+    whole.header = piece.header.or(whole.header);
+    whole.kvs.extend(piece.kvs);
+    whole.more |= piece.more;
+    if piece.count != 0 {
+        whole.count = piece.count;
     }
 }
 

@@ -16,7 +16,7 @@ use crate::range;
 use crate::reply::{Body, DeleteReply, KeyValue, PutReply, TxnReply};
 use crate::request::{Delete, Put, Request, Txn};
 use base::mutant::planted;
-use base::{Code, LeaseId, Position, Revision};
+use base::{Code, FormatLevel, LeaseId, Position, Revision};
 use bytes::Bytes;
 
 /// `at` is the place of the command in the log.
@@ -63,7 +63,7 @@ fn run_request(draft: &mut Draft<'_>, request: &Request) -> Result<Body, Code> {
     }
 }
 
-/// Outside a transaction etcd looks for the lease before it looks for the key.
+/// At every format level, a put on its own is refused for its lease before it is refused for its key.
 fn run_lone_put(draft: &mut Draft<'_>, put: &Put) -> Result<Body, Code> {
     check_lease(draft, put)?;
     run_put(draft, put).map(Body::Put)
@@ -111,6 +111,11 @@ fn branch(txn: &Txn, succeeded: bool) -> &[Request] {
 
 pub(crate) fn run_put(draft: &mut Draft<'_>, put: &Put) -> Result<PutReply, Code> {
     let before = draft.current(&put.key);
+    // etcd 3.7 looks for the lease first, also in transactions. Refusals are kept for requests that may be repeated, so
+    // members of all releases must tell the same one.
+    if draft.level() > FormatLevel::OLDEST {
+        check_lease(draft, put)?;
+    }
     let keeps_something = put.value.is_none() || put.lease.is_none();
     if keeps_something && before.is_none() {
         return Err(Code::KeyNotFound);

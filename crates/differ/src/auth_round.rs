@@ -5,7 +5,7 @@
 use crate::Difference;
 use crate::auth::{AuthCall, ROOT, USERS, add_user, grant_role};
 use crate::compare::ComparableAnswer;
-use crate::generator::RequestGenerator;
+use crate::generator::{EtcdRelease, RequestGenerator};
 use crate::round::Outcome;
 use crate::side::Side;
 use crate::test_call::TestCall;
@@ -44,8 +44,14 @@ struct AuthRound {
     enabled: bool,
 }
 
-pub async fn run(theirs: Side, ours: Side, seed: u64, ops: u64, done: &AtomicU64) -> Outcome<()> {
-    let generator = RequestGenerator::new(seed);
+pub async fn run(
+    theirs: Side,
+    ours: Side,
+    generator: RequestGenerator,
+    ops: u64,
+    done: &AtomicU64,
+) -> Outcome<()> {
+    let seed = generator.seed;
     let mut round =
         AuthRound { theirs, ours, generator, seed, step: 0, tokens: BTreeMap::new(), enabled: false };
     for ask in [add_user(ROOT.to_owned(), ROOT, false), grant_role(ROOT, ROOT), AuthCall::Enable] {
@@ -115,7 +121,10 @@ impl AuthRound {
                 TestCall::Delete(delete)
             }
             16 => TestCall::Revoke(self.generator.lease_id()),
-            _ => TestCall::Txn(plain(self.generator.txn(0))),
+            _ => {
+                let txn = self.generator.txn(0);
+                TestCall::Txn(plain(txn, self.generator.release))
+            }
         }
     }
 
@@ -182,9 +191,10 @@ impl AuthRound {
     }
 }
 
-/// Within a transaction we also check the leases and the previous values of puts (deviation 38).
-fn plain(mut txn: TxnRequest) -> TxnRequest {
+/// Within a transaction we also check the leases and the previous values of puts, as etcd 3.7 does (deviation 38).
+fn plain(mut txn: TxnRequest, release: EtcdRelease) -> TxnRequest {
     let normalize = |op: &mut RequestOp| match &mut op.request {
+        Some(Op::RequestPut(_)) if release == EtcdRelease::Latest => {}
         Some(Op::RequestPut(put)) => *put = PutRequest { lease: 0, prev_kv: false, ..std::mem::take(put) },
         Some(Op::RequestRange(range)) => straighten(&range.key, &mut range.range_end),
         Some(Op::RequestDeleteRange(delete)) => straighten(&delete.key, &mut delete.range_end),

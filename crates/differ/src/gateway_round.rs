@@ -22,10 +22,12 @@ const NOT_TOLD: &[&str] = &[
     "etcd_debugging_mvcc_db_compaction_last",
     "etcd_debugging_mvcc_index_compaction_pause_duration_milliseconds",
     "etcd_debugging_mvcc_range_total",
+    "etcd_debugging_server_watch_send_loop_",
     "etcd_debugging_snap_",
     "etcd_debugging_store_",
     "etcd_grpc_proxy_",
     "etcd_network_snapshot_",
+    "etcd_server_feature_enabled",
     "etcd_server_go_version",
     "etcd_server_snapshot_apply_in_progress_total",
     "etcd_snap_",
@@ -42,9 +44,16 @@ struct GatewayRound {
     step: u64,
 }
 
-pub async fn run(theirs: &str, ours: &str, seed: u64, ops: u64, done: &AtomicU64) -> Outcome<()> {
+pub async fn run(
+    theirs: &str,
+    ours: &str,
+    generator: RequestGenerator,
+    ops: u64,
+    done: &AtomicU64,
+) -> Outcome<()> {
     let (theirs, ours) = (HttpConn::new(theirs), HttpConn::new(ours));
-    let mut round = GatewayRound { theirs, ours, generator: RequestGenerator::new(seed), seed, step: 0 };
+    let seed = generator.seed;
+    let mut round = GatewayRound { theirs, ours, generator, seed, step: 0 };
     let mut asked = 0;
     while asked < ops {
         let step = round.generator.step();

@@ -21,8 +21,31 @@ const LOOK_BACK: i64 = 60;
 /// Leases live longer than any run, so that none expires in it.
 const LONG_TTL: i64 = 100_000;
 
+/// What the other server is. What only older ones do otherwise is not drawn for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EtcdRelease {
+    Older,
+    /// 3.7 or newer.
+    Latest,
+}
+
+impl EtcdRelease {
+    /// Of `/version`.
+    pub fn of(answer: &[u8]) -> EtcdRelease {
+        let version: serde_json::Value = serde_json::from_slice(answer).unwrap_or_default();
+        let mut numbers =
+            version["etcdserver"].as_str().unwrap_or_default().split('.').map(str::parse::<u32>);
+        match (numbers.next(), numbers.next()) {
+            (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (3, 7) => EtcdRelease::Latest,
+            _ => EtcdRelease::Older,
+        }
+    }
+}
+
 pub struct RequestGenerator {
     rng: Rng,
+    pub seed: u64,
+    pub release: EtcdRelease,
     /// The newest revision that the servers returned.
     pub now: i64,
     /// The oldest that can be read.
@@ -30,8 +53,8 @@ pub struct RequestGenerator {
 }
 
 impl RequestGenerator {
-    pub fn new(seed: u64) -> RequestGenerator {
-        RequestGenerator { rng: Rng::new(seed), now: 1, floor: 1 }
+    pub fn new(seed: u64, release: EtcdRelease) -> RequestGenerator {
+        RequestGenerator { rng: Rng::new(seed), seed, release, now: 1, floor: 1 }
     }
 
     pub fn step(&mut self) -> Step {
@@ -134,8 +157,19 @@ impl RequestGenerator {
     /// transaction, ranges reach neither into the future nor behind a compaction.
     fn present_range(&mut self) -> RangeRequest {
         let range = self.range();
+        if self.release == EtcdRelease::Latest {
+            return range;
+        }
         let revision = if range.revision == 0 { 0 } else { range.revision.clamp(self.floor, self.now) };
         RangeRequest { revision, ..range }
+    }
+
+    /// Of a missing key and an unknown lease, older releases tell of the key inside a transaction: there, puts that keep
+    /// what is there have no lease.
+    fn put_in_txn(&mut self) -> PutRequest {
+        let put = self.put();
+        let keeps_lease = self.release == EtcdRelease::Latest || !put.ignore_value;
+        if keeps_lease { put } else { PutRequest { lease: 0, ..put } }
     }
 
     pub(crate) fn put(&mut self) -> PutRequest {
@@ -193,9 +227,9 @@ impl RequestGenerator {
     fn op(&mut self, depth_left: u64) -> RequestOp {
         let request = match self.below(if depth_left > 0 { 11 } else { 10 }) {
             0..=3 => Some(Op::RequestRange(self.present_range())),
-            4..=7 => Some(Op::RequestPut(self.put())),
+            4..=7 => Some(Op::RequestPut(self.put_in_txn())),
             8 if depth_left == DEPTH => Some(Op::RequestDeleteRange(self.bounded_delete())),
-            8 => Some(Op::RequestPut(self.put())),
+            8 => Some(Op::RequestPut(self.put_in_txn())),
             9 if self.one_in(10) => None,
             9 => Some(Op::RequestRange(self.present_range())),
             _ => Some(Op::RequestTxn(self.txn(depth_left - 1))),
@@ -210,7 +244,7 @@ impl RequestGenerator {
     pub(crate) fn txn(&mut self, depth_left: u64) -> TxnRequest {
         if depth_left == DEPTH && self.one_in(300) {
             // Of two errors we report the other one here (deviation 31), so there is one alone.
-            let range = RangeRequest { key: "k1".into(), ..self.present_range() };
+            let range = RangeRequest { key: "k1".into(), revision: 0, ..self.present_range() };
             let op = RequestOp { request: Some(Op::RequestRange(range)) };
             return TxnRequest { success: vec![op; 127 + self.below(4) as usize], ..Default::default() };
         }
@@ -242,8 +276,8 @@ impl RequestGenerator {
         let whole = put.encode_to_vec();
         let message = match self.below(3) {
             0 => whole[..whole.len() - 1].to_vec(),
-            // A number where bytes belong.
-            1 => vec![0x08, 0x01],
+            // A field without a number. A number where bytes belong is refused by us alone (deviation 32).
+            1 => vec![0x00, 0x01],
             _ => vec![0xff; 12],
         };
         let path = *self.rng.pick(&[
@@ -289,5 +323,18 @@ impl RequestGenerator {
             watch_id: if self.one_in(4) { self.below(12) as i64 } else { 0 },
             fragment: self.one_in(3),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_release_is_read_from_the_version() {
+        let of = |version: &str| EtcdRelease::of(format!(r#"{{"etcdserver":"{version}"}}"#).as_bytes());
+        assert_eq!([of("3.7.1"), of("3.10.0"), of("4.0.0")], [EtcdRelease::Latest; 3]);
+        assert_eq!([of("3.5.1"), of("3.6.11"), of("nonsense")], [EtcdRelease::Older; 3]);
+        assert_eq!(EtcdRelease::of(b"not found"), EtcdRelease::Older);
     }
 }

@@ -7,7 +7,8 @@ use crate::Difference;
 use crate::auth_round;
 use crate::compare::{ComparableAnswer, essence, refusal};
 use crate::gateway_round;
-use crate::generator::{RequestGenerator, STREAMS};
+use crate::generator::{EtcdRelease, RequestGenerator, STREAMS};
+use crate::http::HttpConn;
 use crate::side::Side;
 use crate::test_call::{Step, TestCall, WatchCall};
 use proto::etcdserverpb::watch_create_request::FilterType;
@@ -40,8 +41,8 @@ pub(crate) type Outcome<T> = Result<T, Box<Difference>>;
 pub async fn run(theirs: &str, ours: &str, seed: u64, ops: u64, done: &AtomicU64) -> Outcome<()> {
     let mut round = Round::connect(theirs, ours, seed).await?;
     match seed % KINDS_OF_ROUNDS {
-        2 => return gateway_round::run(theirs, ours, seed, ops, done).await,
-        3 => return auth_round::run(round.theirs, round.ours, seed, ops, done).await,
+        2 => return gateway_round::run(theirs, ours, round.generator, ops, done).await,
+        3 => return auth_round::run(round.theirs, round.ours, round.generator, ops, done).await,
         _ => {}
     }
     round.create(REFERENCE.0, everything()).await?;
@@ -104,9 +105,12 @@ fn everything() -> WatchCreateRequest {
 
 impl Round {
     async fn connect(theirs: &str, ours: &str, seed: u64) -> Outcome<Round> {
+        let mut asked = HttpConn::new(theirs);
         let (theirs, ours) = tokio::join!(Side::connect(theirs), Side::connect(ours));
+        let version = asked.get("/version").await.map(|answer| answer.body).unwrap_or_default();
+        let release = EtcdRelease::of(&version);
         let watches = std::array::from_fn(|_| BTreeMap::new());
-        let generator = RequestGenerator::new(seed);
+        let generator = RequestGenerator::new(seed, release);
         match (theirs, ours) {
             (Ok(theirs), Ok(ours)) => {
                 Ok(Round { theirs, ours, generator, seed, step: 0, compacted: -1, history: vec![], watches })

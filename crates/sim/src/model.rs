@@ -169,11 +169,12 @@ fn check(state: &State, request: &Request) -> Result<(), Code> {
 }
 
 fn check_put(state: &State, put: &Put) -> Result<(), Code> {
+    check_lease(state, put)?;
     let keeps_something = put.value.is_none() || put.lease.is_none();
     if keeps_something && !state.keys().contains_key(&put.key) {
         return Err(Code::KeyNotFound);
     }
-    check_lease(state, put)
+    Ok(())
 }
 
 fn check_lease(state: &State, put: &Put) -> Result<(), Code> {

@@ -8,7 +8,7 @@ use proto::althing::auth::v1::data_permission::Access;
 use proto::authpb::Permission;
 use proto::authpb::permission::Type;
 use proto::etcdserverpb::{
-    AuthRoleGetResponse, AuthStatusResponse, AuthUserGetResponse, DowngradeResponse, ResponseHeader,
+    AuthRoleGetResponse, AuthStatusResponse, AuthUserGetResponse, ResponseHeader,
 };
 
 impl Printer {
@@ -18,15 +18,6 @@ impl Printer {
             Format::Json => json::line(&json::names(header, "", &[])).into_bytes(),
             _ => format!("{told}\n").into_bytes(),
         }
-    }
-
-    pub fn downgrade(&self, action: &str, response: &DowngradeResponse) -> Vec<u8> {
-        let version = &response.version;
-        match self.format {
-            Format::Json => json::line(&json::downgrade(response)),
-            _ => format!("Downgrade {action} success, cluster version {version}\n"),
-        }
-        .into_bytes()
     }
 
     pub fn auth_status(&self, status: &AuthStatusResponse) -> Vec<u8> {

@@ -42,11 +42,15 @@ pub fn txn(response: &TxnResponse) -> String {
 pub fn statuses(all: &[EndpointStatus]) -> String {
     let one = |one: &EndpointStatus| {
         let status = &one.status;
+        let downgrade = status.downgrade_info.clone().unwrap_or_default();
         let errors: Vec<String> = status.errors.iter().map(|error| quote(error.as_bytes())).collect();
         [
             header(status.header),
             field("Version", quote(status.version.as_bytes())),
+            field("StorageVersion", quote(status.storage_version.as_bytes())),
             field("DBSize", status.db_size),
+            field("DBSizeInUse", status.db_size_in_use),
+            field("DBSizeQuota", status.db_size_quota),
             field("Leader", status.leader),
             field("IsLearner", status.is_learner),
             field("RaftIndex", status.raft_index),
@@ -54,6 +58,8 @@ pub fn statuses(all: &[EndpointStatus]) -> String {
             field("RaftAppliedIndex", status.raft_applied_index),
             field("Errors", format!("[{}]", errors.join(" "))),
             field("Endpoint", quote(one.endpoint.as_bytes())),
+            field("DowngradeTargetVersion", quote(downgrade.target_version.as_bytes())),
+            field("DowngradeEnabled", downgrade.enabled),
             "\n".to_owned(),
         ]
         .concat()
@@ -78,7 +84,8 @@ pub fn healths(all: &[EndpointHealth]) -> String {
 pub fn hashes(all: &[EndpointHash]) -> String {
     let one = |one: &EndpointHash| {
         let endpoint = field("Endpoint", quote(one.endpoint.as_bytes()));
-        header(one.hash.header) + &endpoint + &field("Hash", one.hash.hash) + "\n"
+        let hash = field("Hash", one.hash.hash) + &field("HashRevision", one.hash.hash_revision);
+        header(one.hash.header) + &endpoint + &hash + "\n"
     };
     all.iter().map(one).collect()
 }
@@ -141,7 +148,8 @@ pub fn header(header: Option<ResponseHeader>) -> String {
     [
         field("ClusterID", header.cluster_id),
         field("MemberID", header.member_id),
-        field("Revision", header.revision),
+        // Answers about members tell none.
+        if header.revision > 0 { field("Revision", header.revision) } else { String::new() },
         field("RaftTerm", header.raft_term),
     ]
     .concat()

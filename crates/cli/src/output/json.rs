@@ -9,9 +9,9 @@ use proto::althing::auth::v1::DataPermission;
 use proto::authpb::Permission;
 use proto::etcdserverpb::response_op::Response;
 use proto::etcdserverpb::{
-    AlarmResponse, DeleteRangeResponse, DowngradeResponse, LeaseGrantResponse, LeaseKeepAliveResponse,
-    LeaseLeasesResponse, LeaseTimeToLiveResponse, Member, MemberAddResponse, PutResponse, RangeResponse,
-    ResponseHeader, TxnResponse, WatchResponse,
+    AlarmResponse, DeleteRangeResponse, DowngradeInfo, DowngradeResponse, LeaseGrantResponse,
+    LeaseKeepAliveResponse, LeaseLeasesResponse, LeaseTimeToLiveResponse, Member, MemberAddResponse,
+    PutResponse, RangeResponse, ResponseHeader, TxnResponse, WatchResponse,
 };
 use proto::mvccpb::{Event, KeyValue};
 
@@ -79,8 +79,18 @@ pub fn status(one: &EndpointStatus) -> String {
         .flag("isLearner", status.is_learner)
         .text("storageVersion", &status.storage_version)
         .number("dbSizeQuota", status.db_size_quota)
+        .maybe("downgradeInfo", status.downgrade_info.as_ref().map(downgrade_info))
         .end();
     Object::default().text("Endpoint", &one.endpoint).raw("Status", &inner).end()
+}
+
+fn downgrade_info(info: &DowngradeInfo) -> String {
+    Object::default().flag("enabled", info.enabled).text("targetVersion", &info.target_version).end()
+}
+
+/// The answer to a question about a downgrade.
+pub fn downgrade(response: &DowngradeResponse) -> String {
+    Object::default().header(response.header).text("version", &response.version).end()
 }
 
 pub fn health(one: &EndpointHealth) -> String {
@@ -118,10 +128,6 @@ pub fn watch(response: &WatchResponse) -> String {
         .raw("Canceled", &response.canceled.to_string())
         .raw("Created", &response.created.to_string())
         .end()
-}
-
-pub fn downgrade(response: &DowngradeResponse) -> String {
-    Object::default().header(response.header).text("version", &response.version).end()
 }
 
 pub fn header_alone(header: Option<ResponseHeader>) -> String {

@@ -102,7 +102,9 @@ pub fn healths(all: &[EndpointHealth]) -> String {
 }
 
 pub fn hashes(all: &[EndpointHash]) -> String {
-    all.iter().map(|one| format!("{}, {}\n", one.endpoint, one.hash.hash)).collect()
+    let line =
+        |one: &EndpointHash| format!("{}, {}, {}\n", one.endpoint, one.hash.hash, one.hash.hash_revision);
+    all.iter().map(line).collect()
 }
 
 pub fn time_to_live(response: &LeaseTimeToLiveResponse, keys: bool) -> Vec<u8> {

@@ -11,17 +11,23 @@ use proto::etcdserverpb::{
 use proto::mvccpb::KeyValue;
 
 const KEY_HEADS: [&str; 6] = ["KEY", "VALUE", "VERSION", "CREATE REVISION", "MOD REVISION", "LEASE"];
-const STATUS_HEADS: [&str; 10] = [
+const STATUS_HEADS: [&str; 16] = [
     "ENDPOINT",
     "ID",
     "VERSION",
+    "STORAGE VERSION",
     "DB SIZE",
+    "IN USE",
+    "PERCENTAGE NOT IN USE",
+    "QUOTA",
     "IS LEADER",
     "IS LEARNER",
     "RAFT TERM",
     "RAFT INDEX",
     "RAFT APPLIED INDEX",
     "ERRORS",
+    "DOWNGRADE TARGET VERSION",
+    "DOWNGRADE ENABLED",
 ];
 
 const MEMBER_HEADS: [&str; 6] = ["ID", "STATUS", "NAME", "PEER ADDRS", "CLIENT ADDRS", "IS LEARNER"];
@@ -84,8 +90,10 @@ pub fn alarms(alarms: &[AlarmMember]) -> String {
 }
 
 pub fn hashes(all: &[EndpointHash]) -> String {
-    let row = |one: &EndpointHash| vec![one.endpoint.clone(), one.hash.hash.to_string()];
-    draw(&["ENDPOINT", "HASH"], all.iter().map(row).collect())
+    let row = |one: &EndpointHash| {
+        vec![one.endpoint.clone(), one.hash.hash.to_string(), one.hash.hash_revision.to_string()]
+    };
+    draw(&["ENDPOINT", "HASH", "HASH REVISION"], all.iter().map(row).collect())
 }
 
 pub fn deleted(response: &DeleteRangeResponse) -> String {

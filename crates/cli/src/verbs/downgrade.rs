@@ -1,8 +1,9 @@
-//! `althing downgrade`: as `etcdctl downgrade`, which prepares a cluster of etcd for an older release. Here the members
-//! remember it and change nothing by it.
+//! `althing downgrade`: tells the cluster that it will go back to an older etcd, as `etcdctl downgrade` does, and prints
+//! what the cluster answers. Members change nothing by it: the older etcd is started from a snapshot.
 
-use super::{Error, Options, Printer, print};
-use clap::Subcommand;
+use super::{Error, Options, With, print};
+use crate::output::Printer;
+use clap::{Args, Subcommand};
 use proto::etcdserverpb::DowngradeRequest;
 use proto::etcdserverpb::downgrade_request::DowngradeAction;
 
@@ -11,47 +12,53 @@ Example:
   althing downgrade validate 3.6";
 const ENABLE_EXAMPLE: &str = "\
 Example:
-  althing downgrade enable 3.6         then start etcd 3.6 from a snapshot: `althing snapshot save`";
+  althing downgrade enable 3.6
+  althing endpoint status -w table     shows the target
+  althing snapshot save backup.db      what the older etcd is started from";
 const CANCEL_EXAMPLE: &str = "\
 Example:
   althing downgrade cancel";
 
 #[derive(Subcommand)]
 pub enum Downgrade {
-    /// Checks whether the cluster could go back to this version of etcd
+    /// Asks whether the cluster may go back to a version
     #[command(after_help = VALIDATE_EXAMPLE)]
-    Validate {
-        #[arg(value_name = "TARGET_VERSION")]
-        version: String,
-        #[command(flatten)]
-        options: Options,
-    },
-    /// Notes that the cluster is to go back to this version of etcd
+    Validate(With<Target>),
+    /// Remembers that the cluster will go back to a version
     #[command(after_help = ENABLE_EXAMPLE)]
-    Enable {
-        #[arg(value_name = "TARGET_VERSION")]
-        version: String,
-        #[command(flatten)]
-        options: Options,
-    },
-    /// Ends the downgrade that is noted
+    Enable(With<Target>),
+    /// Forgets that the cluster will go back
     #[command(after_help = CANCEL_EXAMPLE)]
     Cancel(Options),
 }
 
+#[derive(Args)]
+pub struct Target {
+    /// The version of etcd, such as 3.6
+    target_version: String,
+}
+
 impl Downgrade {
     pub async fn run(&self) -> Result<(), Error> {
-        let (action, name, version, options) = match self {
-            Downgrade::Validate { version, options } => {
-                (DowngradeAction::Validate, "validate", version.as_str(), options)
+        match self {
+            Downgrade::Validate(With { verb, options }) => {
+                ask(options, DowngradeAction::Validate, &verb.target_version).await
             }
-            Downgrade::Enable { version, options } => {
-                (DowngradeAction::Enable, "enable", version.as_str(), options)
+            Downgrade::Enable(With { verb, options }) => {
+                ask(options, DowngradeAction::Enable, &verb.target_version).await
             }
-            Downgrade::Cancel(options) => (DowngradeAction::Cancel, "cancel", "", options),
-        };
-        let request = DowngradeRequest { action: action as i32, version: version.to_owned() };
-        let response = options.client()?.downgrade(request).await?;
-        print(&Printer::new(options).downgrade(name, &response))
+            Downgrade::Cancel(options) => ask(options, DowngradeAction::Cancel, "").await,
+        }
     }
+}
+
+async fn ask(options: &Options, action: DowngradeAction, version: &str) -> Result<(), Error> {
+    let request = DowngradeRequest { action: action as i32, version: version.to_owned() };
+    let answer = options.client()?.downgrade(request).await?;
+    let name = match action {
+        DowngradeAction::Validate => "validate",
+        DowngradeAction::Enable => "enable",
+        DowngradeAction::Cancel => "cancel",
+    };
+    print(&Printer::new(options).downgrade(name, &answer))
 }

@@ -12,7 +12,7 @@ const EXAMPLE: &str = "\
 Example:
   althing get services/ --prefix --keys-only     every key that begins with services/
   althing get greeting --rev 7                   what it was at revision 7
-  althing get jobs/ --prefix --min-mod-rev 100   what was changed at revision 100 or later";
+  althing get jobs/ --prefix --min-mod-rev 1000  all that changed since revision 1000";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
@@ -36,18 +36,6 @@ pub struct Get {
     order: Option<Order>,
     #[arg(long, value_enum, ignore_case = true, help = "Sort by this")]
     sort_by: Option<SortBy>,
-    /// Leave out keys that were changed last before this revision
-    #[arg(long, value_name = "REVISION", default_value_t = 0, hide_default_value = true)]
-    min_mod_rev: i64,
-    /// Leave out keys that were changed last after this revision
-    #[arg(long, value_name = "REVISION", default_value_t = 0, hide_default_value = true)]
-    max_mod_rev: i64,
-    /// Leave out keys that were created before this revision
-    #[arg(long, value_name = "REVISION", default_value_t = 0, hide_default_value = true)]
-    min_create_rev: i64,
-    /// Leave out keys that were created after this revision
-    #[arg(long, value_name = "REVISION", default_value_t = 0, hide_default_value = true)]
-    max_create_rev: i64,
     /// Leave out the values
     #[arg(long)]
     keys_only: bool,
@@ -60,6 +48,52 @@ pub struct Get {
     /// Linearizable, or serializable: from one member, perhaps old
     #[arg(long, value_enum, default_value = "l")]
     consistency: Consistency,
+    #[command(flatten)]
+    revisions: Revisions,
+    /// Have the answer sent in pieces, so that members need less memory for a large one
+    #[arg(long)]
+    stream: bool,
+}
+
+// Not a doc comment, which would become that of the command. Zero sets no bound.
+#[derive(Args)]
+struct Revisions {
+    /// Leave out keys that were changed last before this revision
+    #[arg(
+        long,
+        value_name = "REV",
+        default_value_t = 0,
+        hide_default_value = true,
+        allow_negative_numbers = true
+    )]
+    min_mod_rev: i64,
+    /// Leave out keys that were changed last after this revision
+    #[arg(
+        long,
+        value_name = "REV",
+        default_value_t = 0,
+        hide_default_value = true,
+        allow_negative_numbers = true
+    )]
+    max_mod_rev: i64,
+    /// Leave out keys that were made before this revision
+    #[arg(
+        long,
+        value_name = "REV",
+        default_value_t = 0,
+        hide_default_value = true,
+        allow_negative_numbers = true
+    )]
+    min_create_rev: i64,
+    /// Leave out keys that were made after this revision
+    #[arg(
+        long,
+        value_name = "REV",
+        default_value_t = 0,
+        hide_default_value = true,
+        allow_negative_numbers = true
+    )]
+    max_create_rev: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -87,7 +121,9 @@ impl Get {
     pub async fn run(&self, options: &Options) -> Result<(), Error> {
         let mut printer = Printer::new(options);
         printer.shown = self.shown(printer.format())?;
-        let response = options.client()?.range(self.request()?).await?;
+        let (client, request) = (options.client()?, self.request()?);
+        let response =
+            if self.stream { client.range_stream(request).await? } else { client.range(request).await? };
         print(&printer.range(&response))
     }
 
@@ -117,10 +153,10 @@ impl Get {
             serializable: self.consistency == Consistency::S,
             keys_only: self.keys_only,
             count_only: self.count_only,
-            min_mod_revision: self.min_mod_rev,
-            max_mod_revision: self.max_mod_rev,
-            min_create_revision: self.min_create_rev,
-            max_create_revision: self.max_create_rev,
+            min_mod_revision: self.revisions.min_mod_rev,
+            max_mod_revision: self.revisions.max_mod_rev,
+            min_create_revision: self.revisions.min_create_rev,
+            max_create_revision: self.revisions.max_create_rev,
         })
     }
 

@@ -1,13 +1,13 @@
 //! `althing user`: users, their passwords and their roles.
 
 use super::{Error, Options, With, print};
-use crate::client::prompt;
+use crate::client::{Format, prompt};
 use crate::output::Printer;
 use clap::{Args, Subcommand};
 use proto::authpb::UserAddOptions;
 use proto::etcdserverpb::{
-    AuthUserAddRequest, AuthUserChangePasswordRequest, AuthUserDeleteRequest, AuthUserGetRequest,
-    AuthUserGrantRoleRequest, AuthUserListRequest, AuthUserRevokeRoleRequest,
+    AuthRoleGetRequest, AuthUserAddRequest, AuthUserChangePasswordRequest, AuthUserDeleteRequest,
+    AuthUserGetRequest, AuthUserGrantRoleRequest, AuthUserListRequest, AuthUserRevokeRoleRequest,
 };
 use std::io::BufRead;
 
@@ -17,6 +17,9 @@ Example:
   althing user add ann --new-user-password secret
   althing user add ann                 asks for the password, or reads it from standard input
   althing user add robot --no-password can only be told apart by other means";
+const GET_EXAMPLE: &str = "\
+Example:
+  althing user get ann --detail        with what her roles may do";
 const PASSWD_EXAMPLE: &str = "\
 Example:
   echo secret | althing user passwd ann";
@@ -29,7 +32,8 @@ pub enum User {
     /// Deletes a user; its tokens end at once
     Delete(With<NameArg>),
     /// Prints the roles of a user
-    Get(With<NameArg>),
+    #[command(after_help = GET_EXAMPLE)]
+    Get(With<Get>),
     /// Lists all users
     List(Options),
     /// Sets the password of a user, typed or read from standard input; its tokens end at once
@@ -55,6 +59,15 @@ pub struct Add {
     /// With `false`, the password is read from standard input without a prompt
     #[arg(long, hide = true, default_missing_value = "true", num_args = 0..=1, require_equals = true)]
     interactive: Option<bool>,
+}
+
+#[derive(Args)]
+pub struct Get {
+    #[arg(value_name = "USER")]
+    name: String,
+    /// Print the permissions of each role too, in the simple format
+    #[arg(long)]
+    detail: bool,
 }
 
 #[derive(Args)]
@@ -88,10 +101,7 @@ impl User {
                     options.client()?.user_delete(AuthUserDeleteRequest { name: verb.name.clone() }).await?;
                 print(&Printer::new(options).done(done.header, &format!("User {} deleted", verb.name)))
             }
-            User::Get(With { verb, options }) => {
-                let user = options.client()?.user_get(AuthUserGetRequest { name: verb.name.clone() }).await?;
-                print(&Printer::new(options).user(&verb.name, &user))
-            }
+            User::Get(With { verb, options }) => verb.run(options).await,
             User::List(options) => {
                 let list = options.client()?.user_list(AuthUserListRequest {}).await?;
                 print(&Printer::new(options).names(list.header, "users", &list.users))
@@ -117,6 +127,24 @@ impl User {
                 print(&Printer::new(options).done(done.header, &told))
             }
         }
+    }
+}
+
+impl Get {
+    /// With the permissions, as `etcdctl user get --detail` prints them.
+    async fn run(&self, options: &Options) -> Result<(), Error> {
+        let (client, printer) = (options.client()?, Printer::new(options));
+        let user = client.user_get(AuthUserGetRequest { name: self.name.clone() }).await?;
+        if !self.detail || printer.format() != Format::Simple {
+            return print(&printer.user(&self.name, &user));
+        }
+        let mut text = format!("User: {}\n", self.name).into_bytes();
+        for role in user.roles {
+            let permissions = client.role_get(AuthRoleGetRequest { role: role.clone() }).await?;
+            text.push(b'\n');
+            text.extend(printer.role(&role, &permissions, &[]));
+        }
+        print(&text)
     }
 }
 

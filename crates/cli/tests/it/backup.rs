@@ -197,7 +197,7 @@ fn etcdctl_saves_a_backup_under_load_that_restores() {
     };
     until("some load has come", || (revision(&members[0]) > 15).then_some(()));
     let acknowledged = revision(&members[0]);
-    let saved = run(Command::new(&etcdctl).env("ETCDCTL_API", "3").args([
+    let saved = run(Command::new(&etcdctl).args([
         "--endpoints",
         &endpoint,
         "snapshot",

@@ -78,6 +78,7 @@ mod rest_quick;
 mod rest_range;
 mod rest_store;
 mod rest_verbs;
+mod round_trip;
 mod signed_tokens;
 mod socket_matrix;
 mod sockets;

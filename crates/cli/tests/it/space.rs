@@ -126,14 +126,7 @@ fn etcdctl_lists_and_disarms_alarms_on_three_members() {
     let all: Vec<String> = members.iter().map(|member| member.client.to_string()).collect();
     let etcdctl = |words: &[&str]| {
         let mut command = Command::new(&binary);
-        text(
-            &command
-                .env("ETCDCTL_API", "3")
-                .args(["--endpoints", &all.join(",")])
-                .args(words)
-                .output()
-                .unwrap(),
-        )
+        text(&command.args(["--endpoints", &all.join(",")]).args(words).output().unwrap())
     };
     fill(&members[0]);
     for member in &members {

@@ -181,7 +181,6 @@ fn by_etcdctl(member: &Member) {
     let endpoint = url(member.client);
     let ask = |args: &[&str]| {
         let output = Command::new(&binary)
-            .env("ETCDCTL_API", "3")
             .args(["--endpoints", &endpoint, "--cacert", &pem("ca.pem")])
             .args(args)
             .output()

@@ -1,6 +1,6 @@
 //! A cluster that release 0.1.0 began keeps to what that release reads, until its format level is raised.
 
-use crate::world::{World, bytes};
+use crate::world::{World, bytes, do_all};
 use base::{Code, FormatLevel, LeaseId, NodeId, Table};
 use bytes::Bytes;
 use coord::request::{Put, Request};
@@ -108,6 +108,17 @@ fn what_the_old_release_cannot_read_is_refused() {
     assert_eq!(world.command(grant.clone()).0, Err(Code::FormatLevelTooLow));
     world.command(set_level(0, FormatLevel::NEWEST)).0.unwrap();
     world.command(grant).0.unwrap();
+}
+
+/// Refusals are kept for requests that may be repeated, and are part of the state.
+#[test]
+fn of_a_missing_key_and_an_unknown_lease_a_transaction_tells_what_the_old_release_tells() {
+    let mut world = old_world();
+    let keeps = Request::Put(Put { key: bytes("a"), value: None, lease: Some(LeaseId(5)), prev_kv: false });
+    assert_eq!(world.write(keeps.clone()), Err(Code::LeaseNotFound));
+    assert_eq!(world.txn(do_all(vec![keeps.clone()])), Err(Code::KeyNotFound));
+    world.command(set_level(0, FormatLevel::NEWEST)).0.unwrap();
+    assert_eq!(world.txn(do_all(vec![keeps])), Err(Code::LeaseNotFound));
 }
 
 /// As 0.1.0 does it: its members must come to the same state.

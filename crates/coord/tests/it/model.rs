@@ -78,9 +78,6 @@ impl Model {
     fn run(&mut self, request: &Request) -> Result<Reply, Code> {
         let before = self.newest().clone();
         let mut after = before.clone();
-        if let Request::Put(put) = request {
-            self.check_lease(put)?;
-        }
         let body = self.operate(&before, &mut after, request)?;
         let wrote =
             after.values().any(|kv| kv.mod_revision.0 > self.revision()) || after.len() < before.len();
@@ -109,10 +106,10 @@ impl Model {
 
     fn put(&self, now: &mut Keys, put: &Put) -> Result<PutReply, Code> {
         let prev = now.get(&put.key).cloned();
+        self.check_lease(put)?;
         if (put.value.is_none() || put.lease.is_none()) && prev.is_none() {
             return Err(Code::KeyNotFound);
         }
-        self.check_lease(put)?;
         let next = Revision(self.revision() + 1);
         let mut kv = prev.clone().unwrap_or(KeyValue {
             key: put.key.clone(),
@@ -130,7 +127,6 @@ impl Model {
         Ok(PutReply { prev_kv: prev.filter(|_| put.prev_kv) })
     }
 
-    /// A put on its own is refused for its lease before anything else, one in a transaction last.
     fn check_lease(&self, put: &Put) -> Result<(), Code> {
         match put.lease {
             None | Some(LeaseId::NONE) => Ok(()),

@@ -92,11 +92,11 @@ fn an_unknown_lease_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn of_a_missing_key_and_an_unknown_lease_a_put_tells_the_lease_and_a_transaction_the_key() {
+fn of_a_missing_key_and_an_unknown_lease_the_lease_is_told() {
     let mut world = World::new();
     let keeps = || Request::Put(Put { value: None, lease: Some(LeaseId(5)), ..put("a", "") });
     assert_eq!(world.write(keeps()), Err(Code::LeaseNotFound));
-    assert_eq!(world.txn(do_all(vec![keeps()])), Err(Code::KeyNotFound));
+    assert_eq!(world.txn(do_all(vec![keeps()])), Err(Code::LeaseNotFound));
     world.put("a", "1");
     assert_eq!(world.write(keeps()), Err(Code::LeaseNotFound));
     assert_eq!(world.txn(do_all(vec![keeps()])), Err(Code::LeaseNotFound));

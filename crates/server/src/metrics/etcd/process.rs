@@ -6,6 +6,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use std::fs;
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The unit of times in `/proc`, on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -21,6 +22,9 @@ pub(crate) struct ProcessMetrics {
     start_seconds: Gauge<f64, AtomicU64>,
     virtual_bytes: Gauge,
     files_max: Gauge,
+    /// Of all processes of the network namespace, as in Prometheus' own libraries: the kernel counts no others.
+    received_bytes: Counter,
+    sent_bytes: Counter,
 }
 
 impl ProcessMetrics {
@@ -46,6 +50,16 @@ impl ProcessMetrics {
             "File descriptors that the process may open",
             metrics.files_max.clone(),
         );
+        registry.register(
+            "process_network_receive_bytes",
+            "Bytes that the machine or container has received over IP",
+            metrics.received_bytes.clone(),
+        );
+        registry.register(
+            "process_network_transmit_bytes",
+            "Bytes that the machine or container has sent over IP",
+            metrics.sent_bytes.clone(),
+        );
         metrics
     }
 
@@ -59,11 +73,38 @@ impl ProcessMetrics {
         self.start_seconds.set(boot_seconds() + number(START_TIME) / TICKS_PER_SECOND);
         self.virtual_bytes.set(number(VIRTUAL_BYTES) as i64);
         self.files_max.set(super::super::files_max());
+        let netstat = fs::read_to_string("/proc/self/net/netstat").unwrap_or_default();
+        for (counter, name) in [(&self.received_bytes, "InOctets"), (&self.sent_bytes, "OutOctets")] {
+            counter.inner().store(ip_octets(&netstat, name).unwrap_or(0), Relaxed);
+        }
     }
+}
+
+/// A line of names is followed by one of numbers, both for the protocol that they begin with.
+fn ip_octets(netstat: &str, name: &str) -> Option<u64> {
+    let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("IpExt: "));
+    let (names, numbers) = (lines.next()?, lines.next()?);
+    let nth = names.split_whitespace().position(|found| found == name)?;
+    numbers.split_whitespace().nth(nth)?.parse().ok()
 }
 
 fn boot_seconds() -> f64 {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("btime "));
     line.and_then(|line| line.trim().parse().ok()).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn octets_are_found_by_their_name() {
+        let netstat =
+            "TcpExt: InOctets A\nTcpExt: 5 6\nIpExt: InNoRoutes InOctets OutOctets\nIpExt: 1 22 333\n";
+        assert_eq!(ip_octets(netstat, "InOctets"), Some(22));
+        assert_eq!(ip_octets(netstat, "OutOctets"), Some(333));
+        assert_eq!(ip_octets(netstat, "Elsewhere"), None);
+        assert_eq!(ip_octets("", "InOctets"), None);
+    }
 }
