@@ -90,7 +90,7 @@ async fn change(rest: &Rest, head: &RequestHead, key: Key, kind: Kind, op: Op) -
 }
 
 /// What a change is answered with: how many elements there are now, and what was asked.
-fn change_body(kind: Kind, op: &Op, record: &Record) -> Map<String, Value> {
+pub fn change_body(kind: Kind, op: &Op, record: &Record) -> Map<String, Value> {
     let mut said = Map::new();
     let size = size_of(record);
     match kind {
