@@ -41,8 +41,8 @@ pub use page::{
 pub use position::Position;
 pub use ranges::{ElementRange, RangeSummary};
 pub use repair::{
-    ElementSpan, RemoteRow, differing_ranges, is_claimed, join_same, merge_cleared, merge_page, merge_row,
-    ranges_of,
+    ComparedSpan, ElementSpan, RemoteRow, compare_ranges, differing_ranges, differing_spans, is_claimed,
+    join_same, merge_cleared, merge_page, merge_row, ranges_of,
 };
 pub use sweep::{SweepStep, expire_fields, first_expiry, next_expiry, sweep};
 pub use view::{

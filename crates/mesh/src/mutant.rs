@@ -159,6 +159,8 @@ base::mutants! {
     LostCollectionClaimed = "lost-collection-claimed",
     /// A backup of a collection has its record alone.
     BackupWithoutElements = "backup-without-elements",
+    /// Ranges of a collection are compared although the element at which they began is gone, and what lies behind it is missed.
+    LostRangeBeginOverlooked = "lost-range-begin-overlooked",
 }
 
 impl Mutant {
@@ -235,5 +237,6 @@ impl Mutant {
         Mutant::PageOfAnotherIncarnation,
         Mutant::LostCollectionClaimed,
         Mutant::BackupWithoutElements,
+        Mutant::LostRangeBeginOverlooked,
     ];
 }

@@ -121,6 +121,8 @@ pub enum ElementsQuery {
         limit: usize,
     },
     Count,
+    /// The last one in the order of names or positions. None where the end is being removed: then it is to be found by its rank.
+    Last,
     /// The members of a sorted set, in the order of scores.
     Scores(ScorePaging),
     /// The elements from a rank on: a sorted set's in the order of scores, others' in that of their names or positions.

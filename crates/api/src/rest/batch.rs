@@ -8,8 +8,8 @@ use super::refusal::Refusal;
 use super::request_head::{RequestHead, WholeBody, parse_json};
 use super::store::StoreEntry;
 use super::write::{self, WriteIntent};
-use super::{Rest, clock, json, session};
-use axum::http::StatusCode;
+use super::{Rest, clock, collections, crdt, json, session};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use base::Code;
 use base::limits::MESH_PAGE_KEYS_MAX;
@@ -25,7 +25,8 @@ pub const WRITE_PARAMS: [&str; 3] = ["w", "sloppy", "timeout_ms"];
 pub const READ_PARAMS: [&str; 2] = ["r", "timeout_ms"];
 const WRITE_RIGHT: &str = r#"{"entries": [{"key": "user_a", "value": "100"}, …]}"#;
 const READ_RIGHT: &str = r#"{"keys": ["user_a", "user_b", …]}"#;
-const MIXED_RIGHT: &str = r#"{"operations": [{"get": "user_a"}, {"put": {"key": "user_b", "value": "200"}}, {"delete": "user_c"}, …]}"#;
+const MIXED_RIGHT: &str = r#"{"operations": [{"get": "user_a"}, {"put": {"key": "user_b", "value": "200"}}, {"delete": "user_c"}, {"crdt": {"type": "counter", "key": "visits", "operation": "increment", "argument": {"amount": 5}}, "options": {"w": 3}}, …]}"#;
+const PART_RIGHT: &str = r#"{"get": KEY}, {"put": {"key": …, "value": …}}, {"delete": KEY} or {"crdt": {"type": …, "key": …, "operation": …, "argument": …}}, and for a write "options""#;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,19 +49,50 @@ struct Operations<'a> {
     operations: Vec<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum BatchOperation<'a> {
-    Get(String),
+/// One of these, and options if it writes.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BatchOperation<'a> {
+    get: Option<String>,
     #[serde(borrow)]
-    Put(StoreEntry<'a>),
-    Delete(String),
+    put: Option<StoreEntry<'a>>,
+    delete: Option<String>,
+    #[serde(borrow)]
+    crdt: Option<CrdtEntry<'a>>,
+    options: Option<WriteOptions>,
+}
+
+/// An operation on a value that merges.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CrdtEntry<'a> {
+    #[serde(rename = "type")]
+    kind: String,
+    key: String,
+    operation: String,
+    #[serde(borrow)]
+    argument: Option<&'a RawValue>,
+}
+
+/// What one write of a batch says for itself; alone it would say so in headers and in its query.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WriteOptions {
+    w: Option<u8>,
+    sloppy: Option<bool>,
+    request_id: Option<String>,
+    vector_clock: Option<String>,
+    if_vector_clock: Option<String>,
+    conflict_resolution: Option<String>,
+    fence: Option<String>,
 }
 
 /// One key of the request, as far as it could be read, and what is to be done.
 pub struct BatchPart {
     pub key: Option<String>,
     pub step: Result<BatchStep, Refusal>,
+    /// Of an operation on a value that merges the answer tells the value.
+    pub tells_value: bool,
 }
 
 pub enum BatchStep {
@@ -71,6 +103,49 @@ pub enum BatchStep {
 pub enum PartOutcome {
     Seen(ReadResult),
     Written(Box<Record>),
+}
+
+impl BatchPart {
+    pub fn new(key: Option<String>, step: Result<BatchStep, Refusal>) -> BatchPart {
+        BatchPart { key, step, tells_value: false }
+    }
+
+    pub fn write(key: String, write: Result<Write, Refusal>) -> BatchPart {
+        BatchPart::new(Some(key), write.map(|write| BatchStep::Write(Box::new(write))))
+    }
+
+    /// What is answered of the value, besides what every write is answered with.
+    fn told(&self) -> Option<(Kind, Op)> {
+        match &self.step {
+            Ok(BatchStep::Write(write)) if self.tells_value => Some((write.kind, write.op.clone())),
+            _ => None,
+        }
+    }
+}
+
+impl WriteOptions {
+    /// The head that the write would have alone. An id of its own is not that of the batch with the number of the part.
+    fn head(self, head: &RequestHead) -> Result<RequestHead, Refusal> {
+        let (mut query, mut headers) = (head.query.clone(), head.headers.clone());
+        if let Some(w) = self.w {
+            query = query.with("w", w);
+        }
+        if let Some(sloppy) = self.sloppy {
+            query = query.with("sloppy", sloppy);
+        }
+        for (name, text) in [
+            ("x-request-id", self.request_id),
+            ("x-vector-clock", self.vector_clock),
+            ("x-if-vector-clock", self.if_vector_clock),
+            ("x-conflict-resolution", self.conflict_resolution),
+            ("x-fence", self.fence),
+        ] {
+            let Some(text) = text else { continue };
+            let value = HeaderValue::try_from(text);
+            headers.insert(name, value.map_err(|_| Refusal::bad(format!("{name} must be plain text")))?);
+        }
+        Ok(head.beside(query, headers))
+    }
 }
 
 /// `POST /v1/data/batch` reads or writes, or does both, as its body says.
@@ -90,8 +165,8 @@ pub async fn write(rest: Rest, head: RequestHead, WholeBody(body): WholeBody) ->
     let Entries { entries } = parse_json(&body, WRITE_RIGHT)?;
     let parts = entries.iter().enumerate().map(|(nth, entry)| {
         match parse_json(entry.get().as_bytes(), r#"{"key": "user_a", "value": "100"}"#) {
-            Ok(entry) => put(&rest, &head, entry, nth),
-            Err(refusal) => BatchPart { key: None, step: Err(refusal) },
+            Ok(entry) => put(&rest, &head, entry, Some(nth)),
+            Err(refusal) => BatchPart::new(None, Err(refusal)),
         }
     });
     let parts = parts.collect();
@@ -109,34 +184,64 @@ async fn mixed(rest: Rest, head: RequestHead, WholeBody(body): WholeBody) -> Res
     head.query.only(&PARAMS)?;
     let Operations { operations } = parse_json(&body, MIXED_RIGHT)?;
     let parts = operations.iter().enumerate().map(|(nth, operation)| {
-        match parse_json(
-            operation.get().as_bytes(),
-            r#"{"get": KEY}, {"put": {"key": …, "value": …}} or {"delete": KEY}"#,
-        ) {
-            Ok(BatchOperation::Get(key)) => get(&head, key),
-            Ok(BatchOperation::Put(entry)) => put(&rest, &head, entry, nth),
-            Ok(BatchOperation::Delete(key)) => delete(&rest, &head, key, nth),
-            Err(refusal) => BatchPart { key: None, step: Err(refusal) },
+        match parse_json(operation.get().as_bytes(), PART_RIGHT) {
+            Ok(operation) => one(&rest, &head, operation, nth),
+            Err(refusal) => BatchPart::new(None, Err(refusal)),
         }
     });
     let parts = parts.collect();
     execute(rest, head, parts).await
 }
 
+fn one(rest: &Rest, head: &RequestHead, operation: BatchOperation<'_>, nth: usize) -> BatchPart {
+    let BatchOperation { get: read, put: entry, delete: gone, crdt: merged, options } = operation;
+    let has_own_id = options.as_ref().is_some_and(|options| options.request_id.is_some());
+    let (is_write, nth) = (read.is_none(), Some(nth).filter(|_| !has_own_id));
+    let own = match options {
+        Some(_) if !is_write => Err(Refusal::bad("options are for writes, and a get has none")),
+        Some(options) => options.head(head),
+        None => Ok(head.clone()),
+    };
+    let key = read.as_ref().or(gone.as_ref()).or(merged.as_ref().map(|merged| &merged.key)).cloned();
+    let head = match own {
+        Ok(head) => head,
+        Err(refusal) => return BatchPart::new(key, Err(refusal)),
+    };
+    match (read, entry, gone, merged) {
+        (Some(key), None, None, None) => get(&head, key),
+        (None, Some(entry), None, None) => put(rest, &head, entry, nth),
+        (None, None, Some(key), None) => delete(rest, &head, key, nth),
+        (None, None, None, Some(merged)) => change(rest, &head, merged, nth),
+        _ => {
+            BatchPart::new(key, Err(Refusal::bad(format!("an operation of a batch is one of {PART_RIGHT}"))))
+        }
+    }
+}
+
 pub fn get(head: &RequestHead, key: String) -> BatchPart {
-    BatchPart { step: head.key_of(&key).map(BatchStep::Read), key: Some(key) }
+    BatchPart::new(Some(key.clone()), head.key_of(&key).map(BatchStep::Read))
 }
 
-fn put(rest: &Rest, head: &RequestHead, entry: StoreEntry<'_>, nth: usize) -> BatchPart {
+fn put(rest: &Rest, head: &RequestHead, entry: StoreEntry<'_>, nth: Option<usize>) -> BatchPart {
     let (key, given) = entry.given();
-    let write = head.key_of(&key).and_then(|key| write::of_given(rest, head, key, given, Some(nth)));
-    BatchPart { step: write.map(|write| BatchStep::Write(Box::new(write))), key: Some(key.into_owned()) }
+    let write = head.key_of(&key).and_then(|key| write::of_given(rest, head, key, given, nth));
+    BatchPart::write(key.into_owned(), write)
 }
 
-fn delete(rest: &Rest, head: &RequestHead, key: String, nth: usize) -> BatchPart {
+fn delete(rest: &Rest, head: &RequestHead, key: String, nth: Option<usize>) -> BatchPart {
     let what = (Kind::Register, Op::Delete);
-    let write = head.key_of(&key).and_then(|key| write::plain(rest, head, key, what, Some(nth)));
-    BatchPart { step: write.map(|write| BatchStep::Write(Box::new(write))), key: Some(key) }
+    let write = head.key_of(&key).and_then(|key| write::plain(rest, head, key, what, nth));
+    BatchPart::write(key, write)
+}
+
+fn change(rest: &Rest, head: &RequestHead, entry: CrdtEntry<'_>, nth: Option<usize>) -> BatchPart {
+    let CrdtEntry { kind, key, operation, argument } = entry;
+    let argument = argument.map_or("", RawValue::get);
+    let write = crdt::parse_name(&key, Some(&kind)).and_then(|(kind, text)| {
+        let op = crdt::parse_change(kind, &operation, argument.as_bytes())?;
+        write::plain(rest, head, head.key_of(text)?, (kind, op), nth)
+    });
+    BatchPart { tells_value: true, ..BatchPart::write(key, write) }
 }
 
 /// All writes go as one request, the reads beside them.
@@ -179,13 +284,12 @@ pub async fn run(
 
 async fn execute(rest: Rest, head: RequestHead, parts: Vec<BatchPart>) -> Result<Response, Refusal> {
     let head = Arc::new(head);
-    let keys: Vec<_> = parts.iter().map(|part| part.key.clone()).collect();
+    let keys: Vec<_> = parts.iter().map(|part| (part.key.clone(), part.told())).collect();
     let results = run(&rest, &head, parts).await?;
     let token = session::token(&head, results.iter().flatten().flat_map(PartOutcome::records))?;
-    let parts = keys
-        .into_iter()
-        .zip(results)
-        .map(|(key, result)| part_of(key, result.and_then(|outcome| outcome.to_json(&rest, &head))));
+    let parts = keys.into_iter().zip(results).map(|((key, told), result)| {
+        part_of(key, result.and_then(|outcome| outcome.to_json(&rest, &head, told)))
+    });
     let mut response = answer(parts.collect());
     if let Some(token) = token {
         response.headers_mut().insert(session::HEADER, token);
@@ -202,14 +306,25 @@ impl PartOutcome {
         .into_iter()
     }
 
-    fn to_json(&self, rest: &Rest, head: &RequestHead) -> Result<Map<String, Value>, Refusal> {
-        match self {
-            PartOutcome::Seen(result) => result.live(rest, head).map(|record| data::part(rest, &record)),
-            PartOutcome::Written(record) => Ok(Map::from_iter([
-                ("timestamp".to_owned(), Value::from(record.updated_ms())),
-                ("x_vector_clock".to_owned(), clock::code_name(&record.context).into()),
-            ])),
-        }
+    /// `told` is the operation whose value is told.
+    fn to_json(
+        &self,
+        rest: &Rest,
+        head: &RequestHead,
+        told: Option<(Kind, Op)>,
+    ) -> Result<Map<String, Value>, Refusal> {
+        let record = match self {
+            PartOutcome::Seen(result) => return Ok(data::part(rest, &*result.live(rest, head)?)),
+            PartOutcome::Written(record) => record,
+        };
+        let mut said = match told {
+            Some((kind, op)) if kind.collection().is_some() => collections::change_body(kind, &op, record),
+            Some(_) => crdt::render(rest, record),
+            None => Map::new(),
+        };
+        said.insert("timestamp".to_owned(), record.updated_ms().into());
+        said.insert("x_vector_clock".to_owned(), clock::code_name(&record.context).into());
+        Ok(said)
     }
 }
 

@@ -30,6 +30,7 @@ pub struct PageQuery {
 
 pub struct SeenPage {
     pub record: Box<Record>,
+    /// None where replicas differ in more than a count looks at.
     pub size: Option<u64>,
     pub estimate: Option<u64>,
     pub entries: Vec<ElementEntry>,
@@ -91,7 +92,8 @@ impl PageQuery {
     }
 }
 
-/// How many elements there are, and a page of them.
+/// A page of a collection, and how many elements there are. The replicas that give the page know the number unless they differ;
+/// then they count what differs.
 pub async fn page(
     rest: &Rest,
     head: &RequestHead,
@@ -99,14 +101,18 @@ pub async fn page(
     kind: Kind,
     query: &PageQuery,
 ) -> Result<SeenPage, Refusal> {
-    let count = read(rest, head, key.clone(), kind, ElementsQuery::Count).await?;
-    let record = live(rest, count.record)?;
     let has_elements = !matches!(kind, Kind::Flag | Kind::HyperLogLog);
-    let page = match query.limit {
-        limit if limit > 0 && has_elements => read(rest, head, key, kind, query.question(kind)).await?,
-        _ => ElementsPage::default(),
+    let wanted = if query.limit > 0 && has_elements { query.question(kind) } else { ElementsQuery::Count };
+    let asks_count = wanted == ElementsQuery::Count;
+    let page = read(rest, head, key.clone(), kind, wanted).await?;
+    let record = live(rest, page.record)?;
+    let (size, estimate) = match page.count {
+        None if !asks_count => {
+            let counted = read(rest, head, key, kind, ElementsQuery::Count).await?;
+            (counted.count, counted.estimate)
+        }
+        count => (count, page.estimate),
     };
-    let (size, estimate) = (count.count, count.estimate);
     Ok(SeenPage { record, size, estimate, entries: page.elements, next: page.next })
 }
 

@@ -90,7 +90,7 @@ async fn change(rest: &Rest, head: &RequestHead, key: Key, kind: Kind, op: Op) -
 }
 
 /// What a change is answered with: how many elements there are now, and what was asked.
-fn change_body(kind: Kind, op: &Op, record: &Record) -> Map<String, Value> {
+pub fn change_body(kind: Kind, op: &Op, record: &Record) -> Map<String, Value> {
     let mut said = Map::new();
     let size = size_of(record);
     match kind {
@@ -174,18 +174,57 @@ async fn insert_at(
     change(rest, head, key, Kind::List, Op::Elements(vec![CollectionOp::Insert { place, values }])).await
 }
 
+/// What is at an end of a list.
+enum EndItem {
+    Found(ElementEntry),
+    Empty,
+    /// Items come and go there.
+    Moved,
+}
+
+/// Items that a look at the beginning of a list reads: those that are being removed hide others.
+const FIRST_ITEMS: usize = 4;
+
+async fn first_item(rest: &Rest, head: &RequestHead, key: &Key) -> Result<EndItem, Refusal> {
+    let mut after = None;
+    loop {
+        let query = ElementsQuery::Page { after, limit: FIRST_ITEMS };
+        let page = page::read(rest, head, key.clone(), Kind::List, query).await?;
+        match (page.elements.into_iter().next(), page.next) {
+            (Some(item), _) => return Ok(EndItem::Found(item)),
+            (None, None) => return Ok(EndItem::Empty),
+            (None, next) => after = next,
+        }
+    }
+}
+
+/// Where replicas do not agree upon the last item, it is the one behind all others that they count.
+async fn last_item(rest: &Rest, head: &RequestHead, key: &Key) -> Result<EndItem, Refusal> {
+    let last = page::read(rest, head, key.clone(), Kind::List, ElementsQuery::Last).await?;
+    if let Some(item) = last.elements.into_iter().next() {
+        return Ok(EndItem::Found(item));
+    }
+    let count = page::read(rest, head, key.clone(), Kind::List, ElementsQuery::Count).await?;
+    match (count.record, count.count) {
+        (None, _) | (_, Some(0)) => Ok(EndItem::Empty),
+        (_, None) => Ok(EndItem::Moved),
+        (_, Some(n)) => {
+            Ok(item_at(rest, head, key.clone(), n - 1).await?.map_or(EndItem::Moved, EndItem::Found))
+        }
+    }
+}
+
 /// Removes the item at an end and answers it. Clients of two nodes may be answered the same item.
 async fn pop(rest: &Rest, head: &RequestHead, key: Key, end: ListEnd) -> Result<Outcome, Refusal> {
     for _ in 0..POPS_MAX {
-        let index = match end {
-            ListEnd::First => 0,
-            ListEnd::Last => {
-                let count = page::read(rest, head, key.clone(), Kind::List, ElementsQuery::Count).await?;
-                count.count.unwrap_or(0).saturating_sub(1)
-            }
+        let found = match end {
+            ListEnd::First => first_item(rest, head, &key).await?,
+            ListEnd::Last => last_item(rest, head, &key).await?,
         };
-        let Some(item) = item_at(rest, head, key.clone(), index).await? else {
-            return Ok(Outcome::answer(serde_json::json!({ "value": null, "size": 0 })));
+        let item = match found {
+            EndItem::Found(item) => item,
+            EndItem::Empty => return Ok(Outcome::answer(serde_json::json!({ "value": null, "size": 0 }))),
+            EndItem::Moved => continue,
         };
         let removal = Op::Elements(vec![CollectionOp::Remove(vec![item.name.clone()])]);
         let mut removed = change(rest, head, key.clone(), Kind::List, removal).await?;

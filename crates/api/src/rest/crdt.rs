@@ -227,7 +227,7 @@ async fn contains(rest: &Rest, head: &RequestHead, key: Key, element: &str) -> R
     Ok(response)
 }
 
-fn render(rest: &Rest, record: &Record) -> Map<String, Value> {
+pub fn render(rest: &Rest, record: &Record) -> Map<String, Value> {
     let mut said = Map::new();
     let mut add = |name: &str, value: Value| said.insert(name.to_owned(), value);
     match &record.body {

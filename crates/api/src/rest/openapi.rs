@@ -78,7 +78,7 @@ const ABOUT: &str = "A leaderless store on a ring of nodes; any node can be aske
     right.";
 
 fn describe(paths: &mut Map<String, Value>, path: String, operation: &ApiOperation, named: bool) {
-    let mut names: Vec<&str> = operation.params.to_vec();
+    let mut names: Vec<&'static str> = operation.params.to_vec();
     if operation.tag == "store" || operation.tag == "data" || operation.tag == "crdt" {
         names.push(if named { "{ns}" } else { "ns" });
     }
@@ -98,7 +98,10 @@ fn describe(paths: &mut Map<String, Value>, path: String, operation: &ApiOperati
 
 fn answers(operation: &ApiOperation) -> Map<String, Value> {
     let good = operation.answers.iter().map(|(status, schema)| (*status, bodies::answer(*status, schema)));
-    let bad = operation.refusals.iter().map(|status| (*status, bodies::refusal(*status)));
+    // A batch of which every part is refused alike has the status of its parts.
+    let is_batch = operation.answers.contains(&(207, "Results"));
+    let refusal = if is_batch { bodies::refusal_of_batch } else { bodies::refusal };
+    let bad = operation.refusals.iter().map(|status| (*status, refusal(*status)));
     good.chain(bad).map(|(status, body)| (status.to_string(), body)).collect()
 }
 

@@ -29,6 +29,12 @@ impl Query {
         Query { pairs }
     }
 
+    /// The same, but for one parameter.
+    pub fn with(&self, name: &str, value: impl ToString) -> Query {
+        let others = self.pairs.iter().filter(|(other, _)| other != name).cloned();
+        Query { pairs: others.chain([(name.to_owned(), value.to_string())]).collect() }
+    }
+
     pub fn get(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }

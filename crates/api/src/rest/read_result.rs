@@ -59,7 +59,13 @@ pub async fn read_and_show(
     let explaining = PendingExplanation::begin(head)?;
     let key = head.key()?;
     let result = read(rest, head, key.clone()).await?;
-    let record = result.live(rest, head)?;
+    let record = match result.live(rest, head) {
+        Ok(record) => record,
+        Err(refusal) => {
+            let seen = result.record.as_deref();
+            return Err(explain::refused(explaining, (rest, head), &key, seen, refusal).await);
+        }
+    };
     let explain = if is_raw(head, &record)? {
         None
     } else {

@@ -24,8 +24,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::timeout;
 
 /// The most seconds that a key may be asked to live: a century.
-const TTL_SECONDS_MAX: u64 = 100 * 366 * 86_400;
-const TIMEOUT_MS_MAX: u64 = 60_000;
+pub const TTL_SECONDS_MAX: u64 = 100 * 366 * 86_400;
+pub const TIMEOUT_MS_MAX: u64 = 60_000;
 /// How long a body may take to come in.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const REQUEST_ID_BYTES_MAX: usize = 256;

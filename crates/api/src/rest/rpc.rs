@@ -297,7 +297,7 @@ fn batch_part(
     use wire::batch_operation::Kind;
     let own = |options| Ok(common.clone().writing(options)?.beside(head));
     let (key, write) = match operation.kind {
-        None => return batch::BatchPart { key: None, step: Err(Refusal::bad(NO_OPERATION)) },
+        None => return batch::BatchPart::new(None, Err(Refusal::bad(NO_OPERATION))),
         Some(Kind::Get(key)) => return batch::get(head, key),
         Some(Kind::Put(mut request)) => {
             let (key, head) = (request.key.clone(), own(request.options.take()));
@@ -312,7 +312,7 @@ fn batch_part(
             (key, head.and_then(|head| update(rest, &head, request)))
         }
     };
-    batch::BatchPart { key: Some(key), step: write.map(|write| batch::BatchStep::Write(Box::new(write))) }
+    batch::BatchPart::write(key, write)
 }
 
 fn batch_result(

@@ -63,6 +63,7 @@ mod mesh_load;
 mod mesh_moves;
 mod mesh_space;
 mod once;
+mod openapi;
 mod peers;
 mod permission_matrix;
 mod planted;

@@ -160,6 +160,64 @@ fn a_batch_of_operations_does_each_as_it_would_be_done_alone() {
 }
 
 #[test]
+fn a_batch_takes_operations_on_values_that_merge_and_options_of_each_write() {
+    let (_member, rest) = single();
+    rest.put("/v1/data/seen", r#"{"value": 1}"#);
+    let body = r#"{"operations": [
+        {"crdt": {"type": "counter", "key": "visits", "operation": "increment", "argument": {"amount": 5}}},
+        {"crdt": {"type": "bigset", "key": "tags", "operation": "add", "argument": {"elements": ["a", "b"]}}},
+        {"crdt": {"type": "list", "key": "todo", "operation": "pop"}},
+        {"put": {"key": "seen", "value": 2}, "options": {"conflict_resolution": "FAIL"}},
+        {"put": {"key": "other", "value": 2}, "options": {"w": 1}},
+        {"get": "seen", "options": {"w": 1}},
+        {"get": "seen", "delete": "seen"},
+        {"crdt": {"type": "counter", "key": "orders", "operation": "increment"}, "options": {"request_id": "o-1"}}
+    ]}"#;
+    let done = rest.post("/v1/data/batch", body);
+    let said = done.json();
+    let results = said["results"].as_array().unwrap();
+    let statuses: Vec<u64> = results.iter().map(|one| one["status"].as_u64().unwrap()).collect();
+    assert_eq!((done.status, statuses), (207, vec![200, 200, 400, 409, 200, 400, 400, 200]), "{said}");
+    assert_eq!((&results[0]["key"], &results[0]["value"]), (&json!("visits"), &json!(5)));
+    assert_eq!((&results[1]["key"], &results[1]["size"]), (&json!("tags"), &json!(2)));
+    assert!(results[1].get("elements").is_none(), "an answer never holds the collection");
+    // The id counts wherever the write comes again: in another place of a batch, or alone.
+    let again = r#"{"operations": [{"get": "seen"},
+        {"crdt": {"type": "counter", "key": "orders", "operation": "increment"}, "options": {"request_id": "o-1"}}]}"#;
+    assert_eq!(rest.post("/v1/data/batch", again).status, 200);
+    let alone = rest.call("POST", "/v1/crdt/counter:orders/increment", &[JSON, ("x-request-id", "o-1")], b"");
+    assert_eq!((alone.status, &alone.json()["value"]), (200, &json!(1)));
+    let all_bad = r#"{"operations": [{"crdt": {"type": "heap", "key": "a", "operation": "add"}}]}"#;
+    let refused = rest.post("/v1/data/batch", all_bad);
+    assert_eq!((refused.status, &refused.json()["failed"]), (400, &json!(1)));
+}
+
+#[test]
+fn an_explanation_tells_the_state_also_of_what_is_gone() {
+    let (_member, rest) = single();
+    let state = |status: u16, target: &str| {
+        let answer = rest.get(&format!("{target}?explain=1"));
+        assert_eq!(answer.status, status, "{}", answer.shown());
+        answer.json()["explain"].clone()
+    };
+    assert_eq!(state(404, "/v1/data/k")["state"], "absent");
+    assert_eq!(state(404, "/api/v1/store/keys/k")["namespace"], "default");
+    rest.put("/v1/data/k", r#"{"value": 1}"#);
+    let active = state(200, "/v1/data/k");
+    assert_eq!((&active["state"], &active["tags"]), (&json!("active"), &Value::Null));
+    rest.delete("/v1/data/k");
+    let gone = state(410, "/v1/data/k");
+    assert_eq!((&gone["state"], &gone["shown"]), (&json!("tombstone"), &json!("deleted")));
+    assert!(gone["last_merge"].is_string() && gone["replicas"].is_array(), "{gone}");
+    rest.post("/v1/crdt/set:tags/add", r#"{"element": "blue"}"#);
+    let set = state(200, "/v1/data/tags");
+    let tags = &set["tags"][0];
+    assert_eq!((&tags["element"], tags["tags"].as_array().map(Vec::len)), (&json!("blue"), Some(1)), "{set}");
+    assert!(tags["tags"][0]["counter"].is_u64());
+    assert!(rest.get("/v1/data/never").json().get("explain").is_none(), "only if it is asked for");
+}
+
+#[test]
 fn how_a_conflict_is_resolved_is_the_types_to_say() {
     let (_member, rest) = single();
     let put = |policy: &str, content_type: &str, body: &str| {

@@ -12,6 +12,8 @@ use super::ranges::{ElementRange, LEVELS, RangeSummary, RangeTree};
 use super::view::{self, CollectionRows, Direction, RangeOrder};
 use super::writer::{CollectionWriter, Origin};
 use crate::context::Context;
+use crate::mutant::Mutant;
+use base::mutant::planted;
 use bytes::Bytes;
 use std::collections::BTreeSet;
 
@@ -138,33 +140,81 @@ pub fn ranges_of(
     RangeTree::new(RangeOrder::ByElement, header).list(rows, level, span.from.as_deref(), span.to.as_deref())
 }
 
-/// Where two replicas' ranges of the same level and span differ. Ranges are compared between the places where both begin one.
+/// A part of a span in which several replicas' ranges were compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComparedSpan {
+    pub span: ElementSpan,
+    /// What lies in it, if all replicas say the same.
+    pub same: Option<RangeSummary>,
+}
+
+/// Compares several replicas' ranges of the same level in a span, between the places where all begin one. Where a span begins
+/// at an element, a range has to begin there: at a replica that has lost this element since, what lies behind it counts to the
+/// range before, and the ranges of the span do not tell of it. Ranges ascend; each is looked at once.
+pub fn compare_ranges(lists: &[&[ElementRange]], span: &ElementSpan) -> Vec<ComparedSpan> {
+    let mut rest: Vec<&[ElementRange]> = lists.to_vec();
+    let begins = |list: &&[ElementRange]| list.first().is_some_and(|range| range.from == span.from);
+    let mut is_whole =
+        span.from.is_none() || rest.iter().all(begins) || planted(Mutant::LostRangeBeginOverlooked);
+    let mut compared = Vec::new();
+    let mut from = span.from.clone();
+    loop {
+        let to = next_common(&rest, &from);
+        let sums: Vec<RangeSummary> = rest.iter_mut().map(|list| take_before(list, &to)).collect();
+        let first = sums.first().copied().unwrap_or_default();
+        let same = (is_whole && sums.iter().all(|sum| *sum == first)).then_some(first);
+        let end = to.clone().or_else(|| span.to.clone());
+        compared.push(ComparedSpan { span: ElementSpan { from, to: end }, same });
+        if to.is_none() {
+            return compared;
+        }
+        (from, is_whole) = (to, true);
+    }
+}
+
+/// The first place behind another where all lists begin a range.
+fn next_common(lists: &[&[ElementRange]], from: &Option<Bytes>) -> Option<Bytes> {
+    let mut lists = lists.to_vec();
+    let mut least = from.clone();
+    loop {
+        let mut firsts = Vec::with_capacity(lists.len());
+        for list in &mut lists {
+            let n_before = list.iter().take_while(|range| range.from <= *from || range.from < least).count();
+            *list = &list[n_before..];
+            firsts.push(list.first()?.from.clone());
+        }
+        let greatest = firsts.iter().max()?.clone();
+        if firsts.iter().all(|first| *first == greatest) {
+            return greatest;
+        }
+        least = greatest;
+    }
+}
+
+/// Takes what lies before a place off a list, to the end without one.
+fn take_before(list: &mut &[ElementRange], to: &Option<Bytes>) -> RangeSummary {
+    let n_before = list.iter().take_while(|range| to.is_none() || range.from < *to).count();
+    let (before, rest) = list.split_at(n_before);
+    *list = rest;
+    before.iter().fold(RangeSummary::default(), |sum, range| sum.add(range.summary))
+}
+
+/// Where two replicas' ranges of the same level and span differ.
 pub fn differing_ranges(
     ours: &[ElementRange],
     theirs: &[ElementRange],
     span: &ElementSpan,
 ) -> Vec<ElementSpan> {
-    let begins = |ranges: &[ElementRange]| ranges.iter().map(|range| range.from.clone()).collect::<Vec<_>>();
-    let theirs_begin = begins(theirs);
-    let mut common: Vec<Option<Bytes>> = begins(ours);
-    common.retain(|begin| begin.is_none() || theirs_begin.contains(begin));
-    if common.first() != Some(&span.from) {
-        common.insert(0, span.from.clone());
-    }
+    differing_spans(compare_ranges(&[ours, theirs], span))
+}
+
+/// The parts that are not the same, those beside each other as one.
+pub fn differing_spans(compared: Vec<ComparedSpan>) -> Vec<ElementSpan> {
     let mut differing: Vec<ElementSpan> = Vec::new();
-    for (nth, from) in common.iter().enumerate() {
-        let to = common.get(nth + 1).cloned().unwrap_or_else(|| span.to.clone());
-        let sum = |ranges: &[ElementRange]| {
-            let inside =
-                ranges.iter().filter(|range| range.from >= *from && (to.is_none() || range.from < to));
-            inside.fold(RangeSummary::default(), |sum, range| sum.add(range.summary))
-        };
-        if sum(ours) == sum(theirs) {
-            continue;
-        }
+    for ComparedSpan { span, .. } in compared.into_iter().filter(|part| part.same.is_none()) {
         match differing.last_mut() {
-            Some(last) if last.to == *from => last.to = to,
-            _ => differing.push(ElementSpan { from: from.clone(), to }),
+            Some(last) if last.to == span.from => last.to = span.to,
+            _ => differing.push(span),
         }
     }
     differing

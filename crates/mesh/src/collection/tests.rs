@@ -8,6 +8,7 @@ mod lists;
 mod lost;
 mod model;
 mod mutants;
+mod ranges;
 
 use super::*;
 use crate::actor::{Actor, Dot, RegionId};

@@ -3,6 +3,7 @@ mod backups;
 mod collections;
 mod contest;
 mod declined;
+mod elements;
 mod feed;
 mod forged;
 mod full;

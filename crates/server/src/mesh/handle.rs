@@ -153,6 +153,7 @@ fn size(request: &Request) -> usize {
             ElementsQuery::Named(names) => names.iter().map(Bytes::len).sum::<usize>() + size_of::<Request>(),
             ElementsQuery::Page { .. }
             | ElementsQuery::Count
+            | ElementsQuery::Last
             | ElementsQuery::Scores(_)
             | ElementsQuery::Ranks { .. } => size_of::<Request>(),
         },

@@ -72,8 +72,24 @@ pub fn refusal(status: u16) -> Value {
     object!({ "description": about, "content": { "application/json": { "schema": reference(schema) } } })
 }
 
+/// A batch is refused as a whole, or each of its parts is.
+pub fn refusal_of_batch(status: u16) -> Value {
+    let mut refusal = refusal(status);
+    let schema = &mut refusal["content"]["application/json"]["schema"];
+    *schema = object!({ "anyOf": [schema.clone(), reference("Results")] });
+    refusal
+}
+
 fn reference(name: &str) -> Value {
     object!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+fn operations() -> Value {
+    object!({ "operations": [
+        { "get": "user_a" }, { "put": { "key": "user_b", "value": "200" } },
+        { "delete": "user_c", "options": { "request_id": "c-17" } },
+        { "crdt": { "type": "counter", "key": "visits", "operation": "increment", "argument": { "amount": 5 } } },
+    ] })
 }
 
 pub fn schemas() -> Map<String, Value> {
@@ -86,9 +102,10 @@ pub fn schemas() -> Map<String, Value> {
             { "key": "user_a", "value": "100" }, { "key": "user_b", "value": "200" },
         ] })),
         "Keys": schema(&["keys"], object!({ "keys": ["user_a", "user_b"] })),
-        "KeysOrEntries": schema(&[], object!({ "operations": [
-            { "get": "user_a" }, { "put": { "key": "user_b", "value": "200" } }, { "delete": "user_c" },
-        ] })),
+        "Operations": schema(&["operations"], operations()),
+        "KeysOrEntries": object!({
+            "oneOf": [reference("Operations"), reference("Keys"), reference("Entries")], "example": operations(),
+        }),
         "Argument": schema(&[], object!({ "amount": 5, "element": "blue", "fields": { "name": "Ann" } })),
         "Places": schema(&["peers"], object!({ "peers": ["10.1.0.1:2380", "10.1.0.2:2380"] })),
         "HomeWanted": schema(&["region"], object!({

@@ -48,6 +48,10 @@ pub const TAGS: [(&str, &str); 14] = [
 ];
 
 const READ: &[u16] = &[400, 404, 410, 413, 429, 503];
+/// The key may hold a value of another type.
+const READ_TYPED: &[u16] = &[400, 404, 409, 410, 413, 429, 503];
+/// Parts of a batch may read, too.
+const BATCH: &[u16] = &[400, 404, 409, 410, 413, 422, 429, 503, 507];
 const WRITE: &[u16] = &[400, 404, 409, 413, 422, 429, 503, 507];
 const STORE_GET: &[&str] = &["{key}", "r", "raw", "explain", "timeout_ms", "X-Session-Token", "Accept"];
 const STORE_PUT: &[&str] =
@@ -249,7 +253,7 @@ pub const OPERATIONS: &[ApiOperation] = &[
         ],
         body: Some("KeysOrEntries"),
         answers: &[(200, "Results"), (207, "Results")],
-        refusals: WRITE,
+        refusals: BATCH,
         ..operation(
             "post",
             "/v1/data/batch",
@@ -312,7 +316,7 @@ pub const OPERATIONS: &[ApiOperation] = &[
             "r",
             "contains",
             "element",
-            "limit",
+            "limit@elements",
             "page",
             "rank",
             "min_score",
@@ -324,7 +328,7 @@ pub const OPERATIONS: &[ApiOperation] = &[
             "X-Min-Vector-Clock",
         ],
         answers: &[(200, "Merged")],
-        refusals: READ,
+        refusals: READ_TYPED,
         ..operation("get", "/v1/crdt/{type}:{key}", "crdt", "Reads a value that merges")
     },
     ApiOperation {
@@ -579,7 +583,7 @@ pub const OPERATIONS: &[ApiOperation] = &[
         )
     },
     ApiOperation {
-        params: &["topics", "filter", "page", "limit"],
+        params: &["topics", "filter", "page", "limit@rows"],
         answers: &[(200, "Document")],
         refusals: &[400, 429],
         ..operation(
@@ -610,7 +614,7 @@ pub const OPERATIONS: &[ApiOperation] = &[
         params: &["key", "key_base64"],
         body: Some("CoordPut"),
         answers: &[(200, "Changed")],
-        refusals: &[400, 409, 413, 503, 507],
+        refusals: &[400, 404, 409, 413, 503, 507],
         ..operation(
             "put",
             "/v1/coord/key",
@@ -631,7 +635,7 @@ pub const OPERATIONS: &[ApiOperation] = &[
         ..operation("get", "/v1/coord/history", "coordination", "What is still known of a key's past")
     },
     ApiOperation {
-        params: &["prefix", "filter", "limit", "page"],
+        params: &["prefix", "filter", "limit@rows", "page"],
         answers: &[(200, "Locks")],
         refusals: &[400, 503],
         ..operation("get", "/v1/locks", "coordination", "Lists locks with holder, token and queue")

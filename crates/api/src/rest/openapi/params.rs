@@ -1,14 +1,21 @@
 //! Parameters of requests, each described once: in the path, the query or the head.
 //! A name goes in: in braces it is part of the path, with a capital letter a header, else part of the query.
 
+use crate::rest::request_head::{TIMEOUT_MS_MAX, TTL_SECONDS_MAX};
 use base::limits::MESH_NAME_BYTES_MAX;
+use mesh::{COPIES_MAX, ELEMENTS_MAX};
 use serde_json::{Value, json as object};
 
 /// What `mesh::namespaces::is_name` takes.
 const NAMESPACE_PATTERN: &str = "^[a-z0-9._-]{1,64}$";
 
-/// Name, schema, meaning.
-const PARAMS: [(&str, Kind, &str); 56] = [
+/// How many replicas a key can have. A namespace may have fewer.
+const COPIES: u64 = COPIES_MAX as u64;
+/// Whole numbers that every client can write.
+const WHOLE_MAX: u64 = i64::MAX as u64;
+
+/// Name, schema, meaning. What stands behind `@` tells parameters of the same name apart.
+const PARAMS: [(&str, Kind, &str); 58] = [
     ("{key}", Kind::Key, "The key, percent-encoded; slashes may stand as they are"),
     ("{ns}", Kind::Namespace, "The namespace"),
     ("{region}", Kind::Text, "The name of another region"),
@@ -81,34 +88,44 @@ const PARAMS: [(&str, Kind, &str); 56] = [
     ("count", Kind::Flag, "Answer how many keys there are, and none of them"),
     ("ns", Kind::Namespace, "The namespace; `default` if not given"),
     ("key", Kind::Key, "The key"),
-    ("r", Kind::Number, "How many replicas a read counts; a majority if not given"),
-    ("w", Kind::Number, "How many replicas must have a write durably; a majority if not given"),
+    ("r", Kind::Number(1, COPIES), "How many replicas a read counts; a majority if not given"),
+    ("w", Kind::Number(1, COPIES), "How many replicas must have a write durably; a majority if not given"),
     (
         "sloppy",
         Kind::Flag,
         "Other nodes may stand in for replicas that are down; reads may miss the write until they are back",
     ),
-    ("timeout_ms", Kind::Number, "How long to wait for replicas"),
+    ("timeout_ms", Kind::Number(1, TIMEOUT_MS_MAX), "How long to wait for replicas"),
     ("explain", Kind::Flag, "Tell where the key lies, who was counted and how long it took"),
     (
         "raw",
         Kind::Flag,
         "Answer with the bytes alone, as an attachment; under their content type if no browser runs it",
     ),
-    ("ttl", Kind::Number, "Seconds to live, for a value that is sent as bytes"),
+    ("ttl", Kind::Number(1, TTL_SECONDS_MAX), "Seconds to live, for a value that is sent as bytes"),
     ("start", Kind::Text, "The first key, included"),
     ("end", Kind::Text, "The key behind the last one, not included"),
     ("prefix", Kind::Text, "All keys that begin so, instead of start and end"),
     ("delimiter", Kind::Text, "What folders end with, as `/`; without one, keys are listed as they are"),
     ("key_base64", Kind::Text, "The key in base64, if it is no text"),
-    ("revision", Kind::Number, "The revision to read at; now if not given"),
-    ("mod_revision", Kind::Number, "Only if the key is at this revision; 0 for a key that is not there"),
+    ("revision", Kind::Number(1, WHOLE_MAX), "The revision to read at; now if not given"),
+    (
+        "mod_revision",
+        Kind::Number(0, WHOLE_MAX),
+        "Only if the key is at this revision; 0 for a key that is not there",
+    ),
     ("name", Kind::Text, "The name of the lock"),
-    ("token", Kind::Number, "The fencing token of the place"),
+    ("token", Kind::Number(1, WHOLE_MAX), "The fencing token of the place"),
     ("node", Kind::Text, "A node: its number in hexadecimal, or its name; the one that answers if not given"),
     ("topics", Kind::Text, "cluster, events, ring, regions, locks, conflicts, separated by commas"),
-    ("limit", Kind::Number, "The most entries of a page, up to 1000"),
-    ("client", Kind::Number, "Only watches of this client, by the id that /v1/clients shows"),
+    ("limit", Kind::Number(1, 1_000), "The most entries of a page"),
+    ("limit@rows", Kind::Number(1, 200), "The most entries of a page"),
+    (
+        "limit@elements",
+        Kind::Number(0, ELEMENTS_MAX as u64),
+        "The most elements of a page; 0 for the size alone",
+    ),
+    ("client", Kind::Number(1, WHOLE_MAX), "Only watches of this client, by the id that /v1/clients shows"),
     ("after", Kind::Text, "Only leases with larger ids than this one, in hexadecimal"),
     ("page", Kind::Text, "next_page of the page before"),
     (
@@ -118,7 +135,11 @@ const PARAMS: [(&str, Kind, &str); 56] = [
     ),
     ("contains", Kind::Text, "Ask whether this element is in the set, map or sorted set"),
     ("element", Kind::Text, "Read this field, member or position alone"),
-    ("rank", Kind::Number, "A page of the elements that have so many before them, and of those behind"),
+    (
+        "rank",
+        Kind::Number(0, WHOLE_MAX),
+        "A page of the elements that have so many before them, and of those behind",
+    ),
     ("min_score", Kind::Text, "The least score of a page of a sorted set"),
     ("max_score", Kind::Text, "The greatest score of a page of a sorted set"),
     (
@@ -171,34 +192,38 @@ enum Kind {
     Text,
     Key,
     Namespace,
-    Number,
+    /// The least and the greatest.
+    Number(u64, u64),
     Flag,
     Choice(&'static [&'static str]),
 }
 
 #[cfg(test)]
 pub fn parameter_names() -> impl Iterator<Item = &'static str> {
-    PARAMS.iter().map(|(name, ..)| *name)
+    PARAMS.iter().map(|(name, ..)| bare(name))
 }
 
-pub fn describe(name: &str) -> Value {
+fn bare(name: &'static str) -> &'static str {
+    name.split('@').next().unwrap_or(name)
+}
+
+pub fn describe(name: &'static str) -> Value {
     let (_, kind, about) =
         PARAMS.iter().find(|(known, ..)| *known == name).expect("every parameter is described");
     let schema = match kind {
         Kind::Text => object!({ "type": "string" }),
         Kind::Key => object!({ "type": "string", "minLength": 1, "maxLength": MESH_NAME_BYTES_MAX }),
         Kind::Namespace => object!({ "type": "string", "pattern": NAMESPACE_PATTERN }),
-        Kind::Number => object!({ "type": "integer", "minimum": 1 }),
+        Kind::Number(min, max) => object!({ "type": "integer", "minimum": min, "maximum": max }),
         Kind::Flag => object!({ "type": "boolean" }),
         Kind::Choice(words) => object!({ "type": "string", "enum": words }),
     };
-    let bare = name.trim_start_matches('{').trim_end_matches('}');
     let place = match name.chars().next() {
         Some('{') => "path",
         Some('A'..='Z') => "header",
         _ => "query",
     };
     object!({
-        "name": bare, "in": place, "required": place == "path", "description": about, "schema": schema,
+        "name": bare(name).trim_start_matches('{').trim_end_matches('}'), "in": place, "required": place == "path", "description": about, "schema": schema,
     })
 }

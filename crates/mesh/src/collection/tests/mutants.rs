@@ -3,6 +3,7 @@
 use super::counters::bound_holds;
 use super::laws::tell;
 use super::lists::runs_stay_together;
+use super::ranges::what_lies_behind_a_lost_begin_is_found;
 use super::*;
 use crate::mutant::Mutant;
 use base::mutant::plant;
@@ -29,4 +30,5 @@ fn every_planted_bug_of_collections_is_found() {
     assert!(finds(Mutant::OldScoreStays, &of(CollectionKind::SortedSet)));
     assert!(finds(Mutant::RunsMixed, &runs_stay_together));
     assert!(finds(Mutant::RightsUnchecked, &bound_holds));
+    assert!(finds(Mutant::LostRangeBeginOverlooked, &what_lies_behind_a_lost_begin_is_found));
 }

@@ -1,12 +1,14 @@
 //! Quorum reads below the key of a collection: elements by name, a page of them, or how many there are. As many replicas as the
 //! client asked for answer; their pages are merged element by element, and what a replica lacks is sent to it, as a delta of
 //! its own, before the client is told: so reads are monotonic. No read loads the collection. All replicas are asked at once,
-//! because the question is small. Where the replicas' headers are the same, the first one's count is exact; otherwise all
-//! pages are merged and counted.
+//! because the question is small. Where the replicas' headers are the same, the first one's count is exact; otherwise what
+//! differs is counted below the key.
+
+mod counting;
 
 use crate::collection::{
-    CollectionDelta, CollectionHeader, Direction, ElementDelta, ElementEntry, ElementPage, ElementSpan,
-    ElementState, MergedPage, OrderedPage, ScorePaging, estimate, merge_pages,
+    CollectionDelta, CollectionHeader, CollectionType, Direction, ElementDelta, ElementEntry, ElementPage,
+    ElementRange, ElementSpan, ElementState, MergedPage, OrderedPage, ScorePaging, estimate, merge_pages,
 };
 use crate::context::Context;
 use crate::frame::{
@@ -26,6 +28,7 @@ use crate::watermarks::Watermarks;
 use base::mutant::planted;
 use base::{Code, Instant, NodeId, ReplyToken};
 use bytes::Bytes;
+use counting::{Counting, Total};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,19 +56,14 @@ pub(in crate::mesh) struct ReadElementsOp {
 struct Progress {
     /// Behind which it goes on.
     after: Option<Bytes>,
-    /// What was counted, where that has to be done page by page.
-    counted: Option<Counted>,
+    /// What was counted, where the headers differ.
+    counting: Option<Counting>,
     /// Elements that were read already, where not all fit into one answer.
     entries: Vec<ElementEntry>,
     /// Replicas have different orders: the elements of these names are read, and put in order.
     ordered: Option<OrderedNames>,
-}
-
-#[derive(Debug, Default)]
-struct Counted {
-    n: u64,
-    /// How many registers of a HyperLogLog have which rank.
-    ranks: Vec<u64>,
+    /// Replicas have different ends: the last element is looked for from here on.
+    tail: Option<Bytes>,
 }
 
 #[derive(Debug)]
@@ -83,10 +81,12 @@ pub(in crate::mesh) struct HeardCollection {
     pub marks: Watermarks,
     pub entries: Vec<ElementEntry>,
     pub upto: Option<Bytes>,
+    /// Instead of elements.
+    ranges: Option<Vec<ElementRange>>,
 }
 
 impl HeardCollection {
-    /// None for an answer to another question.
+    /// An answer that tells elements; none for another.
     pub fn new(from: NodeId, view: CollectionView, record: Option<Record>) -> Option<HeardCollection> {
         let CollectionView { marks, answer, .. } = view;
         let (CollectionAnswer::Elements { entries, upto }
@@ -94,7 +94,24 @@ impl HeardCollection {
         else {
             return None;
         };
-        Some(HeardCollection { from, record, marks, entries, upto })
+        Some(HeardCollection { from, record, marks, entries, upto, ranges: None })
+    }
+
+    /// An answer to a question about ranges. A replica that has no collection has none to tell.
+    fn of_ranges(from: NodeId, view: CollectionView, record: Option<Record>) -> HeardCollection {
+        let CollectionView { marks, answer, .. } = view;
+        let ranges = match answer {
+            CollectionAnswer::Ranges(ranges) => Some(ranges),
+            _ => None,
+        };
+        HeardCollection { from, record, marks, entries: Vec::new(), upto: None, ranges }
+    }
+
+    /// The ranges, if they tell of all elements of a collection of this type.
+    fn exact_ranges(&self, of: CollectionType) -> Option<Vec<ElementRange>> {
+        let header = self.header()?;
+        header.exact_count().filter(|_| header.of == of)?;
+        self.ranges.clone()
     }
 
     pub fn header(&self) -> Option<CollectionHeader> {
@@ -111,9 +128,9 @@ impl HeardCollection {
 
 impl ReadElementsOp {
     fn question(&self) -> CollectionQuestion {
-        let Progress { after, counted, ordered, .. } = &self.progress;
-        if counted.is_some() {
-            return page_after(after.as_ref(), ELEMENTS_MAX);
+        let Progress { after, counting, ordered, tail, .. } = &self.progress;
+        if let Some(counting) = counting {
+            return counting.question();
         }
         if let Some(ordered) = ordered {
             return names_after(&ordered.names, after.as_ref());
@@ -122,6 +139,11 @@ impl ReadElementsOp {
             ElementsQuery::Named(names) => names_after(names, after.as_ref()),
             ElementsQuery::Page { after, limit } => page_after(after.as_ref(), *limit),
             ElementsQuery::Count => CollectionQuestion::Names(Vec::new()),
+            ElementsQuery::Last => match (tail, after) {
+                (None, _) => CollectionQuestion::Last,
+                (Some(tail), None) => page_from(tail.clone()),
+                (Some(_), after) => page_after(after.as_ref(), ELEMENTS_MAX),
+            },
             ElementsQuery::Scores(paging) => {
                 let limit = paging.limit.clamp(1, ELEMENTS_MAX);
                 CollectionQuestion::Scores(ScorePaging { limit, ..paging.clone() })
@@ -130,6 +152,17 @@ impl ReadElementsOp {
                 CollectionQuestion::Ranks { from: *from, limit: (*limit).clamp(1, ELEMENTS_MAX) as u16 }
             }
         }
+    }
+
+    fn asks_ranges(&self) -> bool {
+        self.progress.counting.as_ref().is_some_and(Counting::asks_ranges)
+    }
+
+    /// Where the search for the last element begins: behind it, the replica whose own last one this is has none. None if one
+    /// of them has no element.
+    fn tail_begin(&self) -> Option<Bytes> {
+        let lasts = self.heard.iter().map(|heard| heard.entries.last().map(|entry| entry.name.clone()));
+        lasts.min().flatten()
     }
 
     /// Whether the replicas are asked in an order of theirs, and not for elements by name.
@@ -195,14 +228,13 @@ impl ReadElementsOp {
     fn take(&mut self, page: &mut ElementsPage) -> bool {
         let by_name = matches!(self.read.query, ElementsQuery::Named(_)) || self.progress.ordered.is_some();
         let progress = &mut self.progress;
-        if let Some(Counted { n, ranks }) = &mut progress.counted {
-            *n += page.elements.len() as u64;
-            for entry in page.elements.drain(..) {
-                let rank = usize::from(entry.state.rank());
-                ranks.resize(ranks.len().max(rank + 1), 0);
-                ranks[rank] += 1;
-            }
-            (page.count, page.estimate) = (Some(*n), Some(estimate(ranks)));
+        if let Some(counting) = &mut progress.counting {
+            counting.take_page(&std::mem::take(&mut page.elements), page.next.take());
+            return counting.total().map(|total| show_total(page, total)).is_some();
+        }
+        if progress.tail.is_some() {
+            progress.entries =
+                page.elements.pop().map_or(std::mem::take(&mut progress.entries), |last| vec![last]);
         } else if by_name {
             progress.entries.append(&mut page.elements);
         } else {
@@ -223,6 +255,15 @@ fn names_after(names: &[Bytes], after: Option<&Bytes>) -> CollectionQuestion {
     let names: BTreeSet<&Bytes> =
         names.iter().filter(|name| after.is_none_or(|after| *name > after)).collect();
     CollectionQuestion::Names(names.into_iter().cloned().collect())
+}
+
+fn page_from(from: Bytes) -> CollectionQuestion {
+    let span = ElementSpan { from: Some(from), to: None };
+    CollectionQuestion::Page { span, limit: ELEMENTS_MAX as u16 }
+}
+
+fn show_total(page: &mut ElementsPage, Total { count, estimate }: Total) {
+    (page.count, page.estimate) = (count, estimate);
 }
 
 fn page_after(after: Option<&Bytes>, limit: usize) -> CollectionQuestion {
@@ -355,7 +396,11 @@ impl Mesh {
         if reading.answer.is_some() || is_known || !reading.route.contains(from) {
             return;
         }
-        reading.heard.extend(HeardCollection::new(from, view, record));
+        let heard = match reading.asks_ranges() {
+            true => Some(HeardCollection::of_ranges(from, view, record)),
+            false => HeardCollection::new(from, view, record),
+        };
+        reading.heard.extend(heard);
         if reading.is_met(|node| reading.heard.iter().any(|heard| heard.from == node)) {
             self.merge_elements(t, id);
         }
@@ -375,19 +420,30 @@ impl Mesh {
         let greatest = records().filter(|record| record.is_collection()).max_by(|a, b| a.rank(b)).cloned();
         let Some(greatest) = greatest else { return self.answer_elements(t, id, Box::default()) };
         let same = same_header(&heard);
-        if matches!(reading.read.query, ElementsQuery::Count) && reading.progress.counted.is_none() {
-            match same {
-                Some(header) => {
-                    let (record, count) = (Some(Box::new(greatest)), Some(header.count));
-                    let estimate = Some(estimate(&header.ranks));
-                    let page = ElementsPage { record, count, estimate, ..ElementsPage::default() };
-                    return self.answer_elements(t, id, Box::new(page));
-                }
-                None => {
-                    reading.progress.counted = Some(Counted::default());
+        if matches!(reading.read.query, ElementsQuery::Count) {
+            if let Some(header) = same {
+                let (count, estimate) = (Some(header.count), Some(estimate(&header.ranks)));
+                let page =
+                    ElementsPage { record: Some(Box::new(greatest)), count, estimate, ..Default::default() };
+                return self.answer_elements(t, id, Box::new(page));
+            }
+            if reading.progress.counting.is_none() || reading.asks_ranges() {
+                return self.count_ranges(t, id, greatest);
+            }
+        }
+        if matches!(reading.read.query, ElementsQuery::Last) && reading.progress.tail.is_none() {
+            let elements = match (&same, reading.tail_begin()) {
+                (None, Some(tail)) => {
+                    reading.progress.tail = Some(tail);
                     return self.ask_elements_again(t, id);
                 }
-            }
+                (Some(_), _) => heard[0].entries.clone(),
+                (None, None) => Vec::new(),
+            };
+            let count = same.map(|header| header.count);
+            let page =
+                ElementsPage { record: Some(Box::new(greatest)), elements, count, ..Default::default() };
+            return self.answer_elements(t, id, Box::new(page));
         }
         if reading.asks_in_order() {
             if let (Some(header), Some(first)) = (&same, reading.heard.first()) {
@@ -423,6 +479,25 @@ impl Mesh {
             self.repair_elements(t, id, heard[nth].from, &delta);
         }
         self.try_finish_elements(t, id);
+    }
+
+    /// Counts the ranges in which all replicas have the same, and asks for what is in the others.
+    fn count_ranges(&mut self, t: &mut Turn<'_>, id: OpId, greatest: Record) {
+        let Some(reading) = self.coordinator.elements_op(id) else { return };
+        let of = greatest.collection_header().expect("it is the header of a collection").of;
+        match &mut reading.progress.counting {
+            None => reading.progress.counting = Some(Counting::new(of.kind)),
+            Some(counting) => {
+                counting.take_ranges(reading.heard.iter().map(|heard| heard.exact_ranges(of)).collect());
+                if let Some(total) = counting.total() {
+                    let mut page =
+                        ElementsPage { record: Some(Box::new(greatest)), ..ElementsPage::default() };
+                    show_total(&mut page, total);
+                    return self.answer_elements(t, id, Box::new(page));
+                }
+            }
+        }
+        self.ask_elements_again(t, id);
     }
 
     fn repair_elements(&mut self, t: &mut Turn<'_>, id: OpId, node: NodeId, delta: &Record) {

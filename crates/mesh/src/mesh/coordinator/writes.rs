@@ -282,6 +282,10 @@ impl Mesh {
         if outcome == StoreOutcome::KeyDecided && !writing.answered {
             return self.decide_write(t, id);
         }
+        let is_typeless = writing.write.op == Op::Delete && writing.write.kind.collection().is_none();
+        if outcome == StoreOutcome::WrongType && is_typeless && !writing.answered {
+            return self.delete_missed_collection(t, id);
+        }
         match outcome {
             StoreOutcome::Applied => writing.tracker.add_ack(from),
             StoreOutcome::Superseded(stamp) => {

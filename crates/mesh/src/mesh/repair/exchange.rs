@@ -430,8 +430,9 @@ impl Mesh {
     fn forget(&mut self, t: &mut Turn<'_>, key: &Key, shard: Shard, marks: &Watermarks) {
         let local = self.replica.load(t, key);
         if local.record.as_ref().is_some_and(|record| marks.cover(record)) {
-            self.replica.note_gone(t, key, shard, &local);
-            self.remove(t, key, shard, &local);
+            if self.remove(t, key, shard, &local) {
+                self.replica.note_gone(t, key, shard, &local);
+            }
         }
     }
 

@@ -149,9 +149,10 @@ impl Mesh {
             let is_swept =
                 record.and_then(Record::collection_header).is_none_or(|header| header.sweep.is_none());
             if is_swept && stamp <= self.purge_bound(shard) && record.and_then(due) == Some(stamp) {
-                self.replica.note_due(&key, shard, &local);
-                self.remove(t, &key, shard, &local);
-                removed += 1;
+                if self.remove(t, &key, shard, &local) {
+                    self.replica.note_due(&key, shard, &local);
+                    removed += 1;
+                }
             }
         }
         removed

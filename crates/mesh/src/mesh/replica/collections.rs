@@ -28,9 +28,13 @@ use base::NodeId;
 use bytes::Bytes;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
-/// Rows that one tick sweeps behind clears.
-const SWEPT_PER_TICK: usize = 512;
+/// Rows that one tick sweeps behind clears, and those of one key: small collections do not wait for large ones.
+const SWEPT_PER_TICK: usize = 1_024;
+const SWEPT_PER_KEY: usize = 512;
+/// Rows that one turn removes with their header.
+const REMOVED_PER_TURN: usize = 1_024;
 /// Fields that one tick removes because their time has come.
 const EXPIRED_PER_TICK: usize = 512;
 
@@ -41,6 +45,8 @@ pub(in crate::mesh) struct Collections {
     claims: BTreeMap<Key, Context>,
     /// Collections that were cleared and still have rows from before the clear.
     swept: BTreeSet<Key>,
+    /// The one that was swept last.
+    swept_last: Option<Key>,
     /// When the next field of which key expires.
     expiring: BTreeSet<(u64, Key)>,
     expiries: BTreeMap<Key, u64>,
@@ -104,6 +110,13 @@ impl Collections {
         if let Some(noted) = self.expiries.remove(key) {
             self.expiring.remove(&(noted, key.clone()));
         }
+    }
+
+    /// The key that is to be swept next: they take turns.
+    fn next_swept(&self) -> Option<Key> {
+        let behind = self.swept_last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut following = self.swept.range::<Key, _>((behind, Bound::Unbounded));
+        following.next().or_else(|| self.swept.first()).cloned()
     }
 
     /// Notes whether a stored collection has rows to sweep.
@@ -182,8 +195,31 @@ impl Replica {
         is_told.then(|| CollectionFeedChange::Change(kind, value()))
     }
 
-    /// Removes all rows below a key, up to so many. Whether none is left.
-    pub(in crate::mesh) fn remove_rows(&mut self, t: &Turn<'_>, key: &Key, rows_max: usize) -> bool {
+    /// Removes rows of a collection whose record is to be removed, some at a time. Whether none is left. Where there are many, the
+    /// collection is cleared first: its header says no more than its rows.
+    pub(in crate::mesh) fn remove_collection(
+        &mut self,
+        t: &Turn<'_>,
+        key: &Key,
+        shard: Shard,
+        local: &LocalRecord,
+    ) -> bool {
+        let Some(record) = local.record.as_ref().filter(|record| record.is_collection()) else { return true };
+        if self.rows_below(t, key, REMOVED_PER_TURN).1 {
+            return self.remove_rows(t, key, REMOVED_PER_TURN);
+        }
+        let Some(header) = record.collection_header() else { return true };
+        if !header.cleared.dominates(&header.context) {
+            let change = collection::merge_cleared(&header, &self.rows_of(t, key), &header.context);
+            let cleared = record.clone().with_collection(change.header);
+            self.save_collection(t, key, shard, local, &cleared, change.rows);
+            return false;
+        }
+        header.sweep.is_none() && self.remove_rows(t, key, REMOVED_PER_TURN)
+    }
+
+    /// Rows below a key, up to so many, and whether these are all.
+    fn rows_below(&self, t: &Turn<'_>, key: &Key, rows_max: usize) -> (Vec<Bytes>, bool) {
         let prefix = rows::collection(key);
         let mut found = Vec::new();
         self.storage.scan(t.rows, &prefix, &below(&prefix, &[u8::MAX]), &mut |row, _| {
@@ -192,6 +228,12 @@ impl Replica {
         });
         let is_all = found.len() <= rows_max;
         found.truncate(rows_max);
+        (found, is_all)
+    }
+
+    /// Removes all rows below a key, up to so many. Whether none is left.
+    pub(in crate::mesh) fn remove_rows(&mut self, t: &Turn<'_>, key: &Key, rows_max: usize) -> bool {
+        let (found, is_all) = self.rows_below(t, key, rows_max);
         found.into_iter().for_each(|row| self.storage.put_row(row, None));
         if is_all {
             self.collections.swept.remove(key);
@@ -327,20 +369,27 @@ impl Replica {
 impl Mesh {
     /// Sweeps rows behind clears, some at a time.
     pub(in crate::mesh) fn step_sweeps(&mut self, t: &mut Turn<'_>) {
-        let Some(key) = self.replica.collections.swept.first().cloned() else { return };
-        let (local, shard) = (self.replica.load(t, &key), self.membership.shard_of(&key));
+        for _ in 0..SWEPT_PER_TICK / SWEPT_PER_KEY {
+            let Some(key) = self.replica.collections.next_swept() else { return };
+            self.replica.collections.swept_last = Some(key.clone());
+            self.sweep_key(t, &key);
+        }
+    }
+
+    fn sweep_key(&mut self, t: &mut Turn<'_>, key: &Key) {
+        let (local, shard) = (self.replica.load(t, key), self.membership.shard_of(key));
         let header = local.record.as_ref().and_then(Record::collection_header);
-        let rows = self.replica.rows_of(t, &key);
-        let step = header.and_then(|header| collection::sweep(&header, &rows, SWEPT_PER_TICK));
+        let rows = self.replica.rows_of(t, key);
+        let step = header.and_then(|header| collection::sweep(&header, &rows, SWEPT_PER_KEY));
         match (local.record.clone(), shard, step) {
             (Some(record), Some(shard), Some(SweepStep { change, delta })) => {
                 let record = record.with_collection(change.header);
-                self.replica.save_collection(t, &key, shard, &local, &record, change.rows);
+                self.replica.save_collection(t, key, shard, &local, &record, change.rows);
                 if let Some(delta) = delta {
-                    self.notify_swept(t, &key, shard, delta);
+                    self.notify_swept(t, key, shard, delta);
                 }
             }
-            _ => drop(self.replica.collections.swept.remove(&key)),
+            _ => drop(self.replica.collections.swept.remove(key)),
         }
     }
 

@@ -125,11 +125,20 @@ impl Replica {
 }
 
 impl Mesh {
-    /// Removes a record, and what this node has promised and leads of its key.
-    pub(in crate::mesh) fn remove(&mut self, t: &Turn<'_>, key: &Key, shard: Shard, local: &LocalRecord) {
-        if self.replica.remove(t, key, shard, local) {
+    /// Removes a record, and what this node has promised and leads of its key. False if rows of a collection are left: the
+    /// record goes with the last of them, when it is removed again.
+    pub(in crate::mesh) fn remove(
+        &mut self,
+        t: &Turn<'_>,
+        key: &Key,
+        shard: Shard,
+        local: &LocalRecord,
+    ) -> bool {
+        let is_bare = self.replica.remove_collection(t, key, shard, local);
+        if is_bare && self.replica.remove(t, key, shard, local) {
             self.coordinator.proposals.forget(key);
         }
+        is_bare
     }
 
     /// The shard is not kept any more; rounds of this epoch and before are refused should it come back.

@@ -103,7 +103,7 @@ impl Replica {
         self.storage.next_seq()
     }
 
-    /// Removes a record. Whether something may have been promised about its key.
+    /// Removes a record, whose rows are gone if it is a collection. Whether something may have been promised about its key.
     pub(in crate::mesh) fn remove(
         &mut self,
         t: &Turn<'_>,
@@ -112,9 +112,6 @@ impl Replica {
         old: &LocalRecord,
     ) -> bool {
         let had_promise = self.forget_promise(t, key, shard, old);
-        if old.record.as_ref().is_some_and(Record::is_collection) {
-            self.remove_rows(t, key, usize::MAX - 1);
-        }
         self.index_due(key, old.record.as_ref().and_then(due), None);
         self.index(key, old.record.as_ref(), None);
         self.shards.changed(shard, key, old.bytes.as_ref(), None);

@@ -114,6 +114,7 @@ pub struct World {
     pub collection_answer_bytes: usize,
     /// Bytes of batches for logs, and of frames that store.
     pub batch_bytes: usize,
+    pub batch_rows_max: usize,
     pub store_bytes: usize,
     /// Bytes of entries that went from region to region.
     pub replicated_bytes: usize,
@@ -172,6 +173,7 @@ impl World {
             n_crossed: 0,
             collection_answer_bytes: 0,
             batch_bytes: 0,
+            batch_rows_max: 0,
             store_bytes: 0,
             replicated_bytes: 0,
             losers: BTreeSet::new(),
@@ -420,6 +422,7 @@ impl World {
             let seq = persist.seq;
             self.batch_bytes += persist.batch.len();
             let rows = rows::decode_batch(persist.batch).expect("a batch that we wrote can be read");
+            self.batch_rows_max = self.batch_rows_max.max(rows.len());
             let entries = rows.iter().filter(|row| row.key[0] == 5).filter_map(|row| row.value.clone());
             for entry in entries.filter_map(LogEntry::decode) {
                 let record = Record::decode(entry.record).expect("an entry holds a record");

@@ -55,6 +55,20 @@ pub(in crate::mesh) struct GatherOp {
 }
 
 impl GatherOp {
+    fn new(client: Client, write: Arc<Write>, origin: Option<WriteOrigin>, route: Arc<Route>) -> GatherOp {
+        GatherOp {
+            client,
+            write,
+            origin,
+            route,
+            heard: Vec::new(),
+            declined: BTreeSet::new(),
+            without_collections_support: BTreeSet::new(),
+            found: FoundElements::default(),
+            after: None,
+        }
+    }
+
     /// How it began.
     pub fn begun(self) -> (Client, Arc<Write>, Option<WriteOrigin>) {
         (self.client, self.write, self.origin)
@@ -120,6 +134,14 @@ pub(super) fn check(write: &Write) -> Result<(), Code> {
         Op::Elements(ops) => check_ops(ops)?,
         op => *op == Op::Delete,
     };
+    if !is_for_collections || write.kind.collection().is_none() {
+        return Err(Code::WrongType);
+    }
+    check_plain(write)
+}
+
+/// Whether a write to a collection asks for nothing that collections do not take yet.
+fn check_plain(write: &Write) -> Result<(), Code> {
     let attributes = &write.attributes;
     let is_plain = write.expect.is_none()
         && attributes.level != Level::Linearizable
@@ -129,9 +151,6 @@ pub(super) fn check(write: &Write) -> Result<(), Code> {
         && attributes.request.is_none()
         && attributes.handler.is_none()
         && !write.sloppy;
-    if !is_for_collections || write.kind.collection().is_none() {
-        return Err(Code::WrongType);
-    }
     if is_plain { Ok(()) } else { Err(Code::NotForCollections) }
 }
 
@@ -175,6 +194,22 @@ impl Mesh {
         write.kind.collection().is_some() || write.op == Op::Delete && is_here()
     }
 
+    /// A delete names no type, and this replica has missed that the key holds a collection: the delete begins again, as one of
+    /// a collection.
+    pub(super) fn delete_missed_collection(&mut self, t: &mut Turn<'_>, id: OpId) {
+        let Some(pending) = self.coordinator.finish(id) else { return };
+        let Operation::Write(writing) = pending.operation else { return };
+        if let Some(result) = &writing.result {
+            self.remote.awaited.remove(&result.header.dot.counter);
+        }
+        let WriteOp { client, write, origin, route, .. } = *writing;
+        if let Err(code) = check_plain(&write) {
+            return self.reply(t, client, Reply::Refused(code));
+        }
+        let gathering = GatherOp::new(client, write, origin, route);
+        self.begin_gathering_elements(t, gathering, pending.deadline);
+    }
+
     /// Carries out a write to a collection on this replica.
     pub(super) fn coordinate_collection(
         &mut self,
@@ -185,6 +220,9 @@ impl Mesh {
         route: Arc<Route>,
         deadline: Instant,
     ) {
+        if let Err(code) = check_plain(&write) {
+            return self.reply(t, client, Reply::Refused(code));
+        }
         let local = self.replica.load(t, &write.key);
         let is_here = local.record.as_ref().is_some_and(Record::is_collection);
         if is_here && (!asks(&write.op) || planted(Mutant::RemovalUnasked)) {
@@ -192,18 +230,12 @@ impl Mesh {
         }
         let without_collections_support =
             if is_here { BTreeSet::new() } else { self.without_collections_support(t, &write) };
-        let (heard, declined, found) = (Vec::new(), BTreeSet::new(), FoundElements::default());
-        let gathering = GatherOp {
-            client,
-            write,
-            origin,
-            route,
-            heard,
-            declined,
-            without_collections_support,
-            found,
-            after: None,
-        };
+        let gathering =
+            GatherOp { without_collections_support, ..GatherOp::new(client, write, origin, route) };
+        self.begin_gathering_elements(t, gathering, deadline);
+    }
+
+    fn begin_gathering_elements(&mut self, t: &mut Turn<'_>, gathering: GatherOp, deadline: Instant) {
         let (key, question) = (gathering.write.key.clone(), gathering.question());
         let (list, elsewhere) = (gathering.route.read.clone(), gathering.without_collections_support.clone());
         let id = self.coordinator.begin(t, Operation::Gather(Box::new(gathering)), deadline);
@@ -273,6 +305,9 @@ impl Mesh {
         if records.any(|record| is_other(&record)) {
             return self.reply(t, gathering.client, Reply::Refused(Code::WrongType));
         }
+        if !self.names_type(t, &mut gathering.write, &heard) {
+            return self.reply(t, gathering.client, Reply::Refused(Code::WrongType));
+        }
         let upto = gathering.found.take(&heard, inserted_at(&gathering.write.op).is_some());
         if self.replica.is_forged(&gathering.found.seen) {
             return self.reply(t, gathering.client, Reply::Refused(Code::UnknownContext));
@@ -288,6 +323,19 @@ impl Mesh {
         let GatherOp { client, write, origin, route, found, .. } = *gathering;
         let writing = WriteOp { found: Some(Box::new(found)), ..WriteOp::new(client, write, origin, route) };
         self.begin_write(t, writing, pending.deadline);
+    }
+
+    /// A delete that names no type gets that of the collection which others have, if this replica has none. False if they have
+    /// none either.
+    fn names_type(&self, t: &Turn<'_>, write: &mut Arc<Write>, heard: &[HeardCollection]) -> bool {
+        if write.kind.collection().is_some() || self.is_for_collection(t, write) {
+            return true;
+        }
+        let records = heard.iter().filter_map(|heard| heard.record.as_ref());
+        let greatest = records.filter(|record| record.is_collection()).max_by(|a, b| a.rank(b));
+        let Some(kind) = greatest.map(|record| record.kind) else { return false };
+        *write = Arc::new(Write { kind, ..Write::clone(write) });
+        true
     }
 
     pub(in crate::mesh) fn decline_gathering(&mut self, t: &mut Turn<'_>, from: NodeId, id: OpId) {
