@@ -8,7 +8,7 @@ use super::value::kind_name;
 use super::{Rest, conflicts};
 use base::NodeId;
 use base::limits::MESH_PAGE_KEYS_MAX;
-use mesh::{Conflict, Dot, Explanation, Key, MovePhase, Record, Stamp};
+use mesh::{Conflict, Dot, Explanation, Key, ListConflicts, MovePhase, Record, Stamp};
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -39,6 +39,9 @@ impl PendingExplanation {
                 "incarnation": dot.actor.incarnation,
                 "counter": dot.counter,
             })
+        };
+        let by = |dot: &Dot| {
+            format!("{} in {}", names_of(rest, dot.actor.node), rest.region_name(dot.actor.region))
         };
         let hlc = |stamp: Stamp| json!({ "physical": stamp.ms(), "logical": stamp.logical() });
         let preferred_to = why.preferred_to.iter().map(|(dot, stamp, rule)| {
@@ -83,7 +86,7 @@ impl PendingExplanation {
             "home_region": why.home.map(|home| rest.region_name(home)),
             "siblings": why.n_siblings,
             "preferred_to": preferred_to,
-            "because": why.sentences(),
+            "because": why.sentences(by),
             "took_ms": self.began.elapsed().as_secs_f64() * 1e3,
         })
     }
@@ -98,7 +101,9 @@ pub async fn ended(
     record: &Record,
 ) -> Option<Value> {
     let explaining = explaining?;
-    let met = conflicts::of_key(rest, key, None, MESH_PAGE_KEYS_MAX).await;
+    let order = conflicts::newest_first(rest);
+    let newest = ListConflicts { after: None, limit: MESH_PAGE_KEYS_MAX, order };
+    let met = conflicts::of_key(rest, key, newest).await;
     let met = met.map(|listed| listed.conflicts).unwrap_or_default();
     Some(explaining.end(rest, head, key, record, &met))
 }

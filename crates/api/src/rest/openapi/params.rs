@@ -8,7 +8,7 @@ use serde_json::{Value, json as object};
 const NAMESPACE_PATTERN: &str = "^[a-z0-9._-]{1,64}$";
 
 /// Name, schema, meaning.
-const PARAMS: [(&str, Kind, &str); 56] = [
+const PARAMS: [(&str, Kind, &str); 58] = [
     ("{key}", Kind::Key, "The key, percent-encoded; slashes may stand as they are"),
     ("{ns}", Kind::Namespace, "The namespace"),
     ("{region}", Kind::Text, "The name of another region"),
@@ -111,6 +111,16 @@ const PARAMS: [(&str, Kind, &str); 56] = [
     ("client", Kind::Number, "Only watches of this client, by the id that /v1/clients shows"),
     ("after", Kind::Text, "Only leases with larger ids than this one, in hexadecimal"),
     ("page", Kind::Text, "next_page of the page before"),
+    (
+        "sample",
+        Kind::Number,
+        "Say of each folder about how many bytes it takes, from so many of its first keys, up to 100",
+    ),
+    (
+        "order",
+        Kind::Text,
+        "oldest (the default) or newest first; while an upgrade from 0.1.0 is not finalized, oldest",
+    ),
     (
         "filter",
         Kind::Text,
