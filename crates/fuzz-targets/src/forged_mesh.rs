@@ -129,7 +129,7 @@ pub fn frame(input: &mut Input<'_>, facts: &MeshFacts) -> Frame {
         },
         13 => {
             let after = input.flag().then(|| Bytes::copy_from_slice(input.string()));
-            let order = if id.0 % 2 == 0 { ConflictOrder::Oldest } else { ConflictOrder::Newest };
+            let order = if id.0.is_multiple_of(2) { ConflictOrder::Oldest } else { ConflictOrder::Newest };
             Frame::List { id, after, limit: 3, order }
         }
         14 => Frame::Declined { id },

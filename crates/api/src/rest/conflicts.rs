@@ -1,7 +1,6 @@
 //! `/v1/conflicts`: last writes that lost against one that had not seen them, and how to bring one back.
 //! What is listed is what the nodes of this region have resolved, by the time of the winner, and which nodes could not be
-//! asked. A
-//! restored value is a write like any other: it overwrites the winner, and is visible once it is written.
+//! asked. A restored value is a write like any other: it overwrites the winner, and is visible once it is written.
 
 use super::refusal::Refusal;
 use super::request_head::{RequestHead, now_ms};

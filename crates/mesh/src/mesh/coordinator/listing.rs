@@ -1,6 +1,6 @@
 //! Lists the conflicts of a region, the oldest or the newest first. Every node returns its conflicts behind a cursor; the
-//! replies are merged by time, and a conflict that several nodes noticed appears once. A page ends where the shortest reply ends, and names the nodes that did
-//! not answer.
+//! replies are merged by time, and a conflict that several nodes noticed appears once. A page ends where the shortest reply
+//! ends, and names the nodes that did not answer.
 
 use crate::call::ListConflicts;
 use crate::conflict::{Conflict, ConflictOrder};
