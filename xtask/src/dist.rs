@@ -73,7 +73,7 @@ fn make(root: &Path, options: &DistOptions) -> io::Result<Vec<PathBuf>> {
     fill(root, &binary, &stage)?;
     let archive = pack(&options.out, &stage, &name)?;
     let mut files = vec![archive];
-    match debian::package(root, &options.out, &stage, &version)? {
+    match debian::package(&options.out, &stage, &version)? {
         Some(package) => files.push(package),
         None => eprintln!("dist: there is no dpkg-deb here, so no Debian package is made"),
     }
@@ -129,6 +129,10 @@ fn fill(root: &Path, binary: &Path, stage: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// The date of all files in packages, in seconds since 1970: the same bytes whenever they are made, and not so old that a
+/// package manager takes it for a mistake.
+const FILES_DATED: &str = "1767225600";
+
 /// The same bytes for the same files, whenever it is made.
 fn pack(out: &Path, stage: &Path, name: &str) -> io::Result<PathBuf> {
     let archive = out.join(format!("{name}.tar.gz"));
@@ -139,7 +143,7 @@ fn pack(out: &Path, stage: &Path, name: &str) -> io::Result<PathBuf> {
         "--owner=0",
         "--group=0",
         "--numeric-owner",
-        "--mtime=@0",
+        &format!("--mtime=@{FILES_DATED}"),
         "--mode=u+rwX,go+rX,go-w",
     ]);
     tar.arg("--transform").arg(transform).arg("--create").arg("--file").arg(&archive);

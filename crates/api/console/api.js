@@ -13,6 +13,11 @@ export class ApiError extends Error {
   }
 }
 
+// What a page says of a key that it did not find.
+export const ABSENT = new ApiError(404, { error: "key_not_found", message: "There is no such key." });
+// A failure that says nothing of what was asked for.
+export const isSilent = error => error.status === 0 || error.status >= 500;
+
 export const isLoggedIn = () => token !== null;
 
 export function setToken(value) {
@@ -60,6 +65,23 @@ export const put = async (path, body, query, extra) => (await call("PUT", path, 
 export const post = async (path, body, query, extra) => (await call("POST", path, { body, query, extra })).body;
 export const del = async (path, query, extra) => (await call("DELETE", path, { query, extra })).body;
 export const segment = text => encodeURIComponent(text);
+
+// A key that is not there is no error: it is looked for in a list first, and read if the list has it. Without a key that is text
+// there is no such list.
+export async function keyIfThere(query, options) {
+  if (query.key !== undefined) {
+    const { keys } = await get("/v1/coord/keys", { prefix: query.key, limit: 1 }, options);
+    if (!keys.length || keys[0].key !== query.key) return null;
+  }
+  return get("/v1/coord/key", query, options);
+}
+
+// The same of data: body and headers, or null. Where partitions do not answer, the read says so.
+export async function dataIfThere(space, key, query) {
+  const list = await get(`/v1/namespaces/${segment(space)}/store/range`, { start: key, end: `${key}\0`, limit: 1, keys_only: 1 });
+  if (list.complete && !list.entries.length) return null;
+  return getWhole(`/v1/namespaces/${segment(space)}/data/${segment(key)}`, query);
+}
 
 // A write of data is made only over what this page has shown, or where it has shown that there is nothing.
 export const condition = clock => clock ? { "X-If-Vector-Clock": clock } : { "X-Conflict-Resolution": "FAIL" };

@@ -51,11 +51,11 @@ function drawBar() {
     cluster && h("span", { className: `dot ${cluster.healthy ? "good" : "bad"}`, role: "img", "aria-label": cluster.healthy ? "healthy" : "needs attention", title: cluster.summary }),
     state.live && state.live.isStale ? badge("this node does not answer", "bad") : null,
     h("span", { className: "grow" }),
-    h("button", { type: "button", className: "find", onclick: () => openCommands(PAGES, clusterNow) }, h("span", null, "Find or run "), h("kbd", null, "Ctrl K")),
+    h("button", { type: "button", className: "find", onclick: () => openCommands(PAGES, now) }, h("span", null, "Find or run "), h("kbd", null, "Ctrl K")),
     session && session.user && h("span", { className: "user" }, session.user));
 }
 
-const clusterNow = () => state.live && state.live.documents.cluster;
+const now = () => ({ cluster: state.live && state.live.documents.cluster, session: state.session });
 
 function drawSide() {
   side.classList.toggle("open", state.isMenuOpen);
@@ -124,7 +124,7 @@ addEventListener("keydown", event => {
   const isTyping = event.target.closest && event.target.closest("input,textarea,select,[contenteditable]");
   if ((event.key === "k" && (event.ctrlKey || event.metaKey)) || (event.key === "/" && !isTyping)) {
     event.preventDefault();
-    if (mayEnter()) openCommands(PAGES, clusterNow);
+    if (mayEnter()) openCommands(PAGES, now);
   }
 });
 onSession(() => { if (!isQuiet) begin(); });

@@ -1,12 +1,12 @@
 // The command box: the CLI's verbs against the API, with completion, and jumps to any page, key, lock, node or user.
 
 import { h, show } from "./dom.js";
-import { condition, del, get, getWhole, post, put, segment } from "./api.js";
+import { condition, dataIfThere, del, get, keyIfThere, post, put, segment } from "./api.js";
 import { ask } from "./dialog.js";
 import { textOf } from "./diff.js";
 
 const key = name => ({ key: name });
-const unlessAbsent = async ask => { try { return await ask(); } catch (error) { if (error.status === 404) return null; throw error; } };
+const NO_KEY = { status: "there is no such key" };
 const clip = value => { const text = textOf(value); return text.length > 500 ? `${text.slice(0, 500)} …` : text; };
 const data = (space, name) => `/v1/namespaces/${segment(space)}/data/${segment(name)}`;
 
@@ -22,17 +22,18 @@ async function over(name, found, change) {
 }
 
 async function putKey([name, ...value]) {
-  const found = await unlessAbsent(() => get("/v1/coord/key", key(name)));
+  const found = await keyIfThere(key(name));
   return over(name, found, () => put("/v1/coord/key", { value: value.join(" "), mod_revision: found ? found.mod_revision : 0, lease: found?.lease || undefined }, key(name)));
 }
 
 async function deleteKey([name]) {
-  const found = await get("/v1/coord/key", key(name));
+  const found = await keyIfThere(key(name));
+  if (!found) return NO_KEY;
   return sure(`Delete ${name}, which holds: ${clip(found.value ?? found.value_base64)}`, () => del("/v1/coord/key", { ...key(name), mod_revision: found.mod_revision }));
 }
 
 async function readData(space, name) {
-  const found = await unlessAbsent(() => getWhole(data(space, name)));
+  const found = await dataIfThere(space, name);
   return { found: found && found.body, clock: found ? found.headers.get("x-vector-clock") : "" };
 }
 
@@ -45,23 +46,26 @@ async function putData([space, name, ...words]) {
 
 async function deleteData([space, name]) {
   const { found, clock } = await readData(space, name);
-  if (!found) return { status: "there is no such key" };
+  if (!found) return NO_KEY;
   return sure(`Delete ${space}/${name}, which holds: ${clip(found.value)}`, () => del(data(space, name), {}, condition(clock)));
 }
 
 // Words, what they take, what they do, and what a word of theirs completes to.
 const VERBS = [
-  ["get", "KEY", ([name]) => get("/v1/coord/key", key(name)), "keys"],
+  ["get", "KEY", async ([name]) => await keyIfThere(key(name)) ?? NO_KEY, "keys"],
   ["put", "KEY VALUE", putKey, "keys"],
   ["del", "KEY", deleteKey, "keys"],
   ["history", "KEY", ([name]) => get("/v1/coord/history", key(name)), "keys"],
   ["lock inspect", "NAME", ([name]) => get("/v1/lock", { name }), "locks"],
   ["lock list", "[PREFIX]", ([prefix]) => get("/v1/locks", { prefix }), "locks"],
-  ["data get", "NAMESPACE KEY", ([space, name]) => get(data(space, name), { explain: 1 })],
+  ["data get", "NAMESPACE KEY", async ([space, name]) => (await dataIfThere(space, name, { explain: 1 }))?.body ?? NO_KEY],
   ["data put", "NAMESPACE KEY VALUE", putData],
   ["data del", "NAMESPACE KEY", deleteData],
   ["data ls", "NAMESPACE [PREFIX]", ([space, prefix]) => get(`/v1/namespaces/${segment(space)}/store/range`, { prefix, limit: 50, keys_only: 1 })],
-  ["conflicts", "[TEXT]", ([filter]) => get("/v1/conflicts", { filter })],
+  ["conflicts", "[TEXT]", ([filter]) => get("/v1/conflicts", { filter, order: "newest" })],
+  ["conflicts show", "ID", ([id]) => get(`/v1/conflicts/${segment(id)}`)],
+  ["conflicts restore", "ID", ([id]) => sure("Write the losing value again", () => post(`/v1/conflicts/${segment(id)}/restore`))],
+  ["crdt increment", "NAMESPACE KEY [AMOUNT]", ([space, name, amount]) => post(`/v1/namespaces/${segment(space)}/crdt/${segment(name)}/increment`, { amount: Number(amount ?? 1) }, { type: "counter" })],
   ["clients", "[TEXT]", ([filter]) => get("/v1/clients", { filter, limit: 50 })],
   ["watches", "[TEXT]", ([filter]) => get("/v1/watches", { filter, limit: 50 })],
   ["lease list", "", () => get("/v1/leases", { limit: 50 })],
@@ -72,6 +76,8 @@ const VERBS = [
   ["member list", "", () => get("/v1/cluster")],
   ["endpoint status", "", () => get("/v1/cluster")],
   ["ring", "", () => get("/v1/ring")],
+  ["ring leave", "NODE", ([node]) => sure(`Let ${node} hand its partitions over and leave the ring`, () => del(`/v1/ring/nodes/${segment(node)}`)), "nodes"],
+  ["ring stay", "NODE", ([node]) => put(`/v1/ring/nodes/${segment(node)}`), "nodes"],
   ["region list", "", () => get("/v1/regions")],
   ["namespace list", "", () => get("/v1/namespaces")],
   ["user list", "", async () => (await get("/v1/access")).users],
@@ -90,25 +96,44 @@ function verbOf(text) {
 }
 
 const state = { dialog: null, choices: [], at: 0, asked: 0 };
+const USERS_KEPT_MS = 10000;
+const kept = { users: [], until: 0 };
 
-async function names(kind, typed) {
+// The users of all are read once for a while, and not at every letter.
+async function userNames() {
+  if (Date.now() > kept.until) Object.assign(kept, { users: (await get("/v1/access")).users.map(user => user.user), until: Date.now() + USERS_KEPT_MS });
+  return kept.users;
+}
+
+// A list that a role may not read would be refused, and each refusal is noted for root: others than root go to what they type.
+async function names(kind, typed, session) {
+  if (!session.root && !["nodes", "locks"].includes(kind)) return [];
   try {
     if (kind === "keys") { const found = await get("/v1/coord/keys", { prefix: typed, limit: 8 }); return found.keys.map(item => item.key).filter(Boolean); }
     if (kind === "locks") return (await get("/v1/locks", { prefix: typed, limit: 8 })).locks.map(lock => lock.name);
-    if (kind === "users") return (await get("/v1/access")).users.map(user => user.user).filter(name => name.startsWith(typed));
+    if (kind === "users") return (await userNames()).filter(name => name.startsWith(typed));
     if (kind === "data") { const found = await get("/v1/namespaces/default/store/range", { prefix: typed, limit: 8, keys_only: 1 }); return found.entries.map(item => item.key); }
     if (kind === "nodes") return Object.values((await get("/v1/cluster")).nodes).map(node => node.name).filter(name => name.startsWith(typed));
   } catch { /* without permission there is nothing to complete */ }
   return [];
 }
 
-async function choicesFor(text, pages, cluster) {
+// A key, lock or data key of exactly this name, whether there is one or not.
+function directJumps(typed) {
+  const folder = typed.slice(0, typed.lastIndexOf("/") + 1);
+  return [
+    { label: typed, hint: "open the key", go: `#/keys/${segment(folder)}/${segment(typed)}` },
+    { label: typed, hint: "open the data key", go: `#/data/default/${segment(typed)}` },
+  ];
+}
+
+async function choicesFor(text, pages, { cluster, session }) {
   const typed = text.trimStart();
   const verb = verbOf(typed);
   if (verb) {
     const [word, takes, , kind] = verb;
     const rest = typed.slice(word.length).trimStart();
-    const found = kind && !rest.includes(" ") ? await names(kind, rest) : [];
+    const found = kind && !rest.includes(" ") ? await names(kind, rest, session) : [];
     return [{ label: typed.trim() === word && takes && !takes.startsWith("[") ? `${word} ${takes}` : `Run: ${typed}`, hint: "enter runs it", run: true }, ...found.filter(name => name !== rest).map(name => ({ label: `${word} ${name}`, fill: `${word} ${name}`, hint: kind.slice(0, -1) }))];
   }
   const small = typed.toLowerCase();
@@ -116,8 +141,9 @@ async function choicesFor(text, pages, cluster) {
   const jumps = pages.filter(page => has(page.title)).map(page => ({ label: page.title, hint: "page", go: `#/${page.name}` }));
   const verbs = VERBS.filter(([word]) => word.startsWith(small)).map(([word, takes]) => ({ label: `${word} ${takes}`, hint: "command", fill: `${word} ` }));
   const nodes = Object.entries((cluster || { nodes: {} }).nodes).filter(([, node]) => small && has(node.name)).map(([id, node]) => ({ label: node.name, hint: "node", go: `#/metrics/${id}` }));
-  const [keys, locks, users, records] = typed.length > 1 ? await Promise.all(["keys", "locks", "users", "data"].map(kind => names(kind, typed))) : [[], [], [], []];
-  return [...jumps, ...nodes, ...locks.map(name => ({ label: name, hint: "lock", go: `#/locks/${segment(name)}` })), ...users.map(name => ({ label: name, hint: "user", go: `#/access/${segment(name)}` })), ...keys.map(name => ({ label: name, hint: "key", go: `#/keys/${segment(name.slice(0, name.lastIndexOf("/") + 1))}/${segment(name)}` })), ...records.map(name => ({ label: name, hint: "data key", go: `#/data/default/${segment(name)}` })), ...verbs].slice(0, 14);
+  const [keys, locks, users, records] = typed.length > 1 ? await Promise.all(["keys", "locks", "users", "data"].map(kind => names(kind, typed, session))) : [[], [], [], []];
+  const direct = typed && !session.root ? directJumps(typed.trim()) : [];
+  return [...jumps, ...nodes, ...locks.map(name => ({ label: name, hint: "lock", go: `#/locks/${segment(name)}` })), ...users.map(name => ({ label: name, hint: "user", go: `#/access/${segment(name)}` })), ...keys.map(name => ({ label: name, hint: "key", go: `#/keys/${segment(name.slice(0, name.lastIndexOf("/") + 1))}/${segment(name)}` })), ...records.map(name => ({ label: name, hint: "data key", go: `#/data/default/${segment(name)}` })), ...verbs, ...direct].slice(0, 14);
 }
 
 async function run(text) {
@@ -129,7 +155,7 @@ async function run(text) {
   return verb[2](words);
 }
 
-export function openCommands(pages, cluster) {
+export function openCommands(pages, now) {
   if (state.dialog) return;
   const input = h("input", { type: "text", id: "command", role: "combobox", "aria-expanded": "true", "aria-controls": "choices", "aria-label": "Command, page, key, data key, lock, user or node", placeholder: "Jump to a page, key, data key, lock, user or node, or run a command", autocomplete: "off", spellcheck: "false" });
   const list = h("ul", { id: "choices", role: "listbox" });
@@ -141,7 +167,7 @@ export function openCommands(pages, cluster) {
   };
   const offer = async () => {
     const turn = ++state.asked;
-    const found = await choicesFor(input.value, pages, cluster());
+    const found = await choicesFor(input.value, pages, now());
     if (turn !== state.asked) return;
     state.choices = found;
     state.at = 0;

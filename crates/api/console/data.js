@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { Pages, badge, button, errorNote, facts, mono, pager, panel, table } from "./panels.js";
 import { number, time } from "./format.js";
 import { ask, attempt } from "./dialog.js";
-import { condition, del, get, getWhole, post, put, segment } from "./api.js";
+import { ABSENT, condition, dataIfThere, del, get, isSilent, post, put, segment } from "./api.js";
 import { textOf } from "./diff.js";
 import { Collection, isCollection } from "./collections.js";
 
@@ -31,15 +31,19 @@ async function look(key, redraw) {
   if (path !== state.path) Object.assign(state, { path, key, found: undefined, clock: "", collection: null, elements: new Pages() });
   redraw();
   try {
-    const { body, headers } = await getWhole(path, { explain: 1 });
+    const there = await dataIfThere(state.space, key, { explain: 1 });
     if (path !== state.path) return;
-    [state.found, state.clock] = [body, headers.get("x-vector-clock") || ""];
+    if (!there) throw ABSENT;
+    const { body, headers } = there;
+    [state.found, state.foundError, state.clock] = [body, undefined, headers.get("x-vector-clock") || ""];
     if (!isCollection(body.type)) state.collection = null;
     else if (!state.collection || state.collection.kind !== body.type) state.collection = new Collection(`${base()}/crdt/${segment(key)}`, body.type);
     if (state.collection) await state.collection.load();
   } catch (error) {
     if (path !== state.path) return;
-    Object.assign(state, { found: { error }, clock: "", collection: null });
+    // What was shown stays while the node does not answer.
+    if (isSilent(error) && state.found && !state.found.error) state.foundError = error;
+    else Object.assign(state, { found: { error }, foundError: undefined, clock: "", collection: null });
   }
   redraw();
 }
@@ -128,7 +132,7 @@ function keyPanel(redraw) {
     if (sure) changed(redraw, () => collection ? crdt(key, "delete", {}, collection.kind) : del(`${base()}/data/${segment(key)}`, {}, condition(clock)), "Deleted");
   };
   return panel(state.key, {
-    id: "value", data: found,
+    id: "value", data: found, error: state.foundError,
     actions: [operations.map(([kind, word, label, name]) => button(label, () => operate(redraw, kind, word, label, name))), ofCollection.map(operation => button(operation.label, () => operateOnCollection(redraw, state.collection.kind, operation))), isAbsent ? button("Begin a collection …", () => begin(redraw)) : null, isAbsent || isThere && !operations.length && !ofCollection.length ? button("Edit", () => write(redraw)) : null, isThere ? button("Delete", remove, { className: "danger" }) : null],
     body: () => found.error ? errorNote(found.error) : h("div", null, facts([["Type", badge(found.type, "info")], ["Created", time(found.created_at)], ["Changed", time(found.last_modified)], found.expires_at ? ["Expires", time(found.expires_at)] : null, ["Versions", Object.entries(found.vector_clock).map(([region, count]) => `${region} ${count}`).join(", ")]]), valueOf(found, redraw), why(found.explain)),
   });

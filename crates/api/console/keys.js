@@ -5,15 +5,19 @@ import { h } from "./dom.js";
 import { Pages, badge, button, errorNote, facts, mono, pager, panel, table } from "./panels.js";
 import { bytes, duration, number, time } from "./format.js";
 import { ask, attempt } from "./dialog.js";
-import { del, get, put } from "./api.js";
+import { ABSENT, del, get, isSilent, keyIfThere, put } from "./api.js";
 import { sideBySide } from "./diff.js";
 import { readEvents } from "./stream.js";
 
 const NOW = "now";
 const CHANGES_MAX = 50;
-const state = { prefix: "", list: undefined, error: undefined, pages: new Pages(), key: null, found: undefined, keyError: undefined, past: undefined, compared: null, from: "", to: NOW, view: "auto", changes: null };
-// What is watched while the page is open: the key that is shown, and the folder if that is wanted.
+// Changes of the past that are shown at first, and when more are wanted.
+const PAST_STEPS = [50, 200, 1000];
+const state = { prefix: "", list: undefined, error: undefined, pages: new Pages(), key: null, found: undefined, keyError: undefined, past: undefined, pastStep: 0, compared: null, from: "", to: NOW, view: "auto", changes: null };
+// What is watched while the page is open and seen: the key that is shown, and the folder if that is wanted.
 const watches = { key: null, folder: null };
+// What ends the reading of a key's past, which takes as long as the whole history is.
+let reading = null;
 
 const base64Text = encoded => atob(encoded);
 const nameOf = item => item.key ?? `base64:${item.key_base64}`;
@@ -57,68 +61,120 @@ async function load(redraw) {
   redraw();
 }
 
-// Changes as they come, for as long as the page is open; after a broken connection behind the last that was seen.
-function watch(name, query, onChanges) {
-  if (watches[name]) watches[name].abort();
-  const abort = new AbortController();
-  watches[name] = abort;
-  const run = async () => {
-    let since;
+// Changes as they come, for as long as the page is open and seen; after a pause behind the last that was seen.
+class Watch {
+  constructor(query, onChanges) {
+    Object.assign(this, { query, onChanges, since: undefined, abort: null });
+    this.start();
+  }
+
+  async start() {
+    if (this.abort || document.hidden) return;
+    const abort = new AbortController();
+    this.abort = abort;
     while (!abort.signal.aborted) {
       try {
-        await readEvents("/v1/coord/watch", { ...query, since }, abort.signal, messages => {
-          since = messages.map(message => message.id).filter(Boolean).at(-1) ?? since;
-          if (!abort.signal.aborted && messages.length) onChanges(messages);
+        await readEvents("/v1/coord/watch", { ...this.query, since: this.since }, abort.signal, messages => {
+          if (abort.signal.aborted) return;
+          this.since = messages.map(message => message.id).filter(Boolean).at(-1) ?? this.since;
+          if (messages.length) this.onChanges(messages);
         });
       } catch { /* it is tried again */ }
       if (!abort.signal.aborted) await new Promise(resolve => setTimeout(resolve, 2000));
     }
-  };
-  run();
+  }
+
+  stop() {
+    if (this.abort) this.abort.abort();
+    this.abort = null;
+  }
 }
 
 function unwatch(name) {
-  if (watches[name]) watches[name].abort();
+  if (watches[name]) watches[name].stop();
   watches[name] = null;
 }
 
-// Many changes of one moment are read once.
-let resting = null;
-function soon(change) {
-  clearTimeout(resting);
-  resting = setTimeout(change, 300);
+function watch(name, query, onChanges) {
+  unwatch(name);
+  watches[name] = new Watch(query, onChanges);
 }
+
+// A page in the background watches nothing.
+document.addEventListener("visibilitychange", () => Object.values(watches).filter(Boolean).forEach(watched => document.hidden ? watched.stop() : watched.start()));
+
+// Many changes of one moment are read once.
+const resting = {};
+function soon(name, change) {
+  clearTimeout(resting[name]);
+  resting[name] = setTimeout(change, 300);
+}
+
+const changesOf = messages => messages.filter(({ event }) => event === "put" || event === "delete").map(({ event, data }) => ({ event, ...data, at: Date.now() }));
 
 function watchFolder(redraw) {
   state.changes = [];
   watch("folder", { prefix: state.prefix }, messages => {
-    const told = messages.filter(({ event }) => event === "put" || event === "delete").map(({ event, data }) => ({ event, ...data, at: Date.now() }));
-    state.changes = [...told.reverse(), ...state.changes].slice(0, CHANGES_MAX);
+    state.changes = [...changesOf(messages).reverse(), ...state.changes].slice(0, CHANGES_MAX);
     redraw();
-    soon(() => load(redraw));
+    soon("list", () => load(redraw));
   });
   redraw();
 }
 
 async function open(item, redraw) {
-  Object.assign(state, { key: item, found: undefined, keyError: undefined, past: undefined, compared: null, from: "", to: NOW, view: "auto" });
+  Object.assign(state, { key: item, found: undefined, keyError: undefined, past: undefined, pastStep: 0, compared: null, from: "", to: NOW, view: "auto" });
   redraw();
+  if (reading) reading.abort();
   if (item.key === undefined) unwatch("key");
-  else watch("key", { key: item.key }, () => { if (state.key === item) refresh(redraw); });
+  else watch("key", { key: item.key }, messages => noteChanges(item, messages, redraw));
   await refresh(redraw);
+  soon("past", () => { if (state.key === item) readPast(redraw); });
 }
 
+// The value, without its past.
 async function refresh(redraw) {
   const item = state.key;
-  const [found, past] = await Promise.allSettled([get("/v1/coord/key", queryOf(item)), get("/v1/coord/history", { ...queryOf(item), limit: 50 })]);
-  if (state.key !== item) return;
-  state.found = found.status === "fulfilled" ? { ...found.value, readAt: Date.now() } : null;
-  state.keyError = found.status === "rejected" ? found.reason : undefined;
-  state.past = past.status === "fulfilled" ? past.value : { changes: [], error: past.reason };
+  try {
+    const found = await keyIfThere(queryOf(item));
+    if (state.key !== item) return;
+    if (!found) throw ABSENT;
+    Object.assign(state, { found: { ...found, readAt: Date.now() }, keyError: undefined });
+  } catch (error) {
+    if (state.key !== item) return;
+    // What was shown stays while the node does not answer.
+    Object.assign(state, { found: isSilent(error) && state.found ? state.found : null, keyError: error });
+  }
   redraw();
 }
 
+// It is read once when a key is opened; changes that are seen from then on are added to it.
+async function readPast(redraw) {
+  const item = state.key;
+  if (reading) reading.abort();
+  reading = new AbortController();
+  const signal = AbortSignal.any([reading.signal, AbortSignal.timeout(60000)]);
+  let past;
+  try { past = await get("/v1/coord/history", { ...queryOf(item), limit: PAST_STEPS[state.pastStep] }, { signal }); } catch (error) { past = { changes: [], error }; }
+  if (state.key !== item) return;
+  state.past = past;
+  redraw();
+}
+
+function noteChanges(item, messages, redraw) {
+  if (state.key !== item) return;
+  const { past } = state;
+  for (const change of past && !past.error ? changesOf(messages) : []) {
+    const { event, mod_revision: revision, version, value_bytes, at } = change;
+    if (revision > (past.changes.at(-1)?.revision ?? 0)) past.changes.push({ revision, deleted: event === "delete", at_ms: at, version, value_bytes });
+  }
+  soon("value", () => { if (state.key === item) refresh(redraw); });
+}
+
+const isPastBehind = ({ past, found }) => past && found && !past.error && found.mod_revision > (past.changes.at(-1)?.revision ?? 0);
+
 async function valueAt(revision) {
+  if (revision === NOW && !state.found) throw ABSENT;
   const found = await get("/v1/coord/key", { ...queryOf(state.key), revision: revision === NOW ? undefined : revision });
   return found.value ?? found.value_base64;
 }
@@ -176,10 +232,10 @@ function keyPanel(redraw) {
   const view = state.view in views ? state.view : views.JSON !== undefined ? "JSON" : Object.keys(views)[0];
   const remaining = found && found.lease ? Math.max(0, found.lease_ttl_seconds * 1000 - (Date.now() - found.readAt)) : null;
   return panel(nameOf(state.key), {
-    id: "key", data: found === undefined ? undefined : true,
+    id: "key", data: found === undefined ? undefined : found || ABSENT, error: found ? keyError : undefined,
     actions: found ? [button("Edit", () => edit(redraw), { disabled: found.value === undefined ? true : undefined }), button("Delete", () => remove(redraw), { className: "danger" })] : [button("Put", () => edit(redraw))],
     body: () => h("div", null,
-      keyError ? errorNote(keyError) : null,
+      keyError && !found ? errorNote(keyError) : null,
       found && h("div", null,
         facts([["Created at", number(found.create_revision)], ["Changed at", number(found.mod_revision)], ["Version", number(found.version)], ["Size", bytes(found.value_bytes)],
           found.lease ? ["Lease", h("span", null, mono(found.lease), " ", badge(`ends in ${duration(remaining)} unless renewed`, "info"))] : null]),
@@ -187,7 +243,9 @@ function keyPanel(redraw) {
         h("pre", { className: "value", tabindex: "0" }, views[view])),
       compared && !compared.error && h("div", null, h("h3", null, "Difference"), sideBySide(compared.left, compared.right, compared.titles)),
       compared && compared.error && errorNote(compared.error),
-      past && h("div", null, h("h3", null, "Past"), past.error ? errorNote(past.error) : [compareForm(past, redraw), timeline(past, redraw)])),
+      h("div", { id: "past" }, h("h3", null, "Past"), !past ? h("p", { className: "quiet", role: "status" }, "The history is being read …") : past.error ? errorNote(past.error) : [compareForm(past, redraw), timeline(past, redraw)],
+        past && past.more && state.pastStep + 1 < PAST_STEPS.length ? button("Older changes", () => { state.pastStep += 1; readPast(redraw); }) : null,
+        past && (past.error || isPastBehind(state)) ? button("Read the past again", () => readPast(redraw)) : null)),
   });
 }
 
@@ -209,7 +267,7 @@ export const page = {
     if (path[1] === undefined && state.key) open(state.key, redraw);
     if (path[1] !== undefined) open({ key: path[1] }, redraw);
   },
-  leave() { unwatch("key"); unwatch("folder"); },
+  leave() { unwatch("key"); unwatch("folder"); if (reading) reading.abort(); },
   // A key that is no text cannot be watched by its name.
   tick({ redraw }) { if (state.key && state.key.key === undefined && state.found) refresh(redraw); },
   tickMs: 5000,

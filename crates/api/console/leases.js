@@ -3,11 +3,14 @@
 
 import { h } from "./dom.js";
 import { Pages, badge, facts, filterField, mono, nodesOf, pager, panel, table } from "./panels.js";
-import { duration, number, time } from "./format.js";
+import { duration, number, rate, time } from "./format.js";
+import { Rates } from "./rates.js";
 import { get } from "./api.js";
 
 const ROWS = 50;
 const list = () => ({ data: undefined, error: undefined, pages: new Pages(), filter: "" });
+// Requests of a client, and revisions that a watch has been sent, by the second.
+const rates = { clients: new Rates(), watches: new Rates() };
 const state = { node: "", leases: list(), watches: list(), clients: list(), pins: undefined, pinsError: undefined };
 
 async function read(part, ask) {
@@ -19,7 +22,13 @@ async function read(part, ask) {
   } catch (error) { part.error = error; }
 }
 
-const ofNode = name => read(state[name], page => get(`/v1/${name}`, { limit: ROWS, page, filter: state[name].filter, node: state.node }));
+const ofNode = name => read(state[name], async page => {
+  const { node } = state;
+  const found = await get(`/v1/${name}`, { limit: ROWS, page, filter: state[name].filter, node });
+  found[name].forEach(row => rates[name].note(`${node} ${KEYS[name](row)}`, name === "clients" ? row.requests : row.next_revision));
+  return found;
+});
+const rateOf = (name, row) => rate(rates[name].of(`${state.node} ${KEYS[name](row)}`));
 const leases = () => read(state.leases, after => get("/v1/leases", { limit: ROWS, after }));
 
 // What each node needs of the past; a node that does not say is named with its reason.
@@ -62,6 +71,7 @@ const COLUMNS = {
     { title: "State", sort: watch => watch.state, cell: watch => badge(watch.state, STATES[watch.state]) },
     { title: "Behind by", className: "num", sort: watch => watch.lag, cell: watch => watch.lag ? `${number(watch.lag)} revisions` : "–" },
     { title: "Next revision", className: "num", sort: watch => watch.next_revision, cell: watch => number(watch.next_revision) },
+    { title: "Revisions", className: "num", cell: watch => rateOf("watches", watch) },
     { title: "Client", className: "num", sort: watch => watch.client, cell: watch => watch.client ?? "–" },
     { title: "User", sort: watch => watch.user, cell: watch => watch.user ?? "–" },
   ],
@@ -72,6 +82,7 @@ const COLUMNS = {
     { title: "Program", className: "clip", sort: client => client.agent, cell: client => client.agent ?? "–" },
     { title: "Connected", sort: client => client.connected_at, cell: client => time(client.connected_at) },
     { title: "Requests", className: "num", sort: client => client.requests, cell: client => number(client.requests) },
+    { title: "Rate", className: "num", cell: client => rateOf("clients", client) },
     { title: "Calls now", className: "num", sort: client => client.streams, cell: client => number(client.streams) },
     { title: "Watches", className: "num", sort: client => client.watches, cell: client => number(client.watches) },
     { title: "Leases", className: "num", sort: client => client.leases.length, cell: client => number(client.leases.length) },

@@ -10,6 +10,8 @@ const PATHS = {
 };
 // Topics that are lists: a filter and a page of them go with the request.
 const LISTS = ["locks", "conflicts"];
+// What the stream shows by itself.
+const ALWAYS = { conflicts: { order: "newest" } };
 const POLL_MS = 4000;
 const SILENCE_MS = 15000;
 
@@ -96,7 +98,7 @@ export class Live {
   async poll(signal) {
     for (const topic of this.topics) {
       try {
-        this.documents[topic] = await get(PATHS[topic], LISTS.includes(topic) ? this.query : {}, { signal });
+        this.documents[topic] = await get(PATHS[topic], { ...ALWAYS[topic], ...(LISTS.includes(topic) ? this.query : {}) }, { signal });
         delete this.errors[topic];
         this.heard();
       } catch (error) {

@@ -7,7 +7,8 @@ import { ask, attempt } from "./dialog.js";
 import { del, get } from "./api.js";
 import { chart } from "./charts.js";
 
-const state = { filter: "", pages: new Pages(), open: null, found: undefined, refusals: undefined, refusalsError: undefined, refusalsAt: 0 };
+const QUEUE_ROWS = 50;
+const state = { filter: "", pages: new Pages(), queue: new Pages(), open: null, found: undefined, refusals: undefined, refusalsError: undefined, refusalsAt: 0 };
 const query = () => state.filter || state.pages.at ? { filter: state.filter, page: state.pages.at } : {};
 const REFUSED = "fence_refusals_per_second";
 // An hour of all series is a large answer.
@@ -38,6 +39,7 @@ async function remove(lock, place, redraw) {
 }
 
 async function look(name, redraw) {
+  if (name !== state.open) state.queue.first();
   state.open = name;
   try { state.found = { ...await get("/v1/lock", { name }), readAt: Date.now() }; } catch (error) { state.found = { error }; }
   redraw();
@@ -45,6 +47,8 @@ async function look(name, redraw) {
 
 function lockPanel(redraw) {
   const lock = state.found;
+  const from = Number(state.queue.at) || 0;
+  const rows = lock && lock.queue ? [{ ...lock, client: lock.holder, place: 0 }, ...lock.queue.map((waiter, nth) => ({ ...waiter, place: nth + 1 }))] : [];
   return panel(state.open, { id: "lock", data: lock, className: "detail", body: () => lock.error ? errorNote(lock.error) : lock.holder === null ? h("p", { className: "empty" }, lock.blocked_by ? `No client holds this lock. The key ${lock.blocked_by} is no entry of it and keeps clients waiting until it is deleted.` : "No client holds this lock or waits for it.") : h("div", null,
     facts([["Holder", lock.holder], ["Since", lock.since_ms ? h("span", null, time(lock.since_ms), ` (${age(lock.since_ms)})`) : "not known"], ["Token", number(lock.token)], ["Ends in", `${duration(Math.max(0, lock.remaining_ttl_ms - (Date.now() - lock.readAt)))} unless renewed`], ["Lease", mono(lock.lease)], lock.metadata ? ["Metadata", lock.metadata] : null]),
     h("h3", null, "Queue"),
@@ -54,7 +58,7 @@ function lockPanel(redraw) {
       { title: "Token", className: "num", cell: row => number(row.token) },
       { title: "Since", cell: row => row.since_ms ? h("span", null, time(row.since_ms), h("span", { className: "quiet" }, ` ${age(row.since_ms)}`)) : "–" },
       { title: "", cell: row => button(row.place === 0 ? "Release" : "Remove", () => remove(lock, row, redraw), { className: "danger small" }) },
-    ], [{ ...lock, client: lock.holder, place: 0 }, ...lock.queue.map((waiter, nth) => ({ ...waiter, place: nth + 1 }))], { key: row => row.key, label: "Queue" })) });
+    ], rows.slice(from, from + QUEUE_ROWS), { key: row => row.key, label: "Queue" }), pager(state.queue, from + QUEUE_ROWS < rows.length ? String(from + QUEUE_ROWS) : null, redraw)) });
 }
 
 export const page = {

@@ -5,6 +5,7 @@ import { badge, button, meter, mono, nodesOf, panel, table } from "./panels.js";
 import { bytes, number, percent, time } from "./format.js";
 import { ask, attempt } from "./dialog.js";
 import { del, get, post, put } from "./api.js";
+import { sizesPanel } from "./sizes.js";
 
 const state = { settings: undefined, error: undefined, filter: "", all: false, upgrade: undefined, upgradeError: undefined, slow: undefined, slowError: undefined, defragmented: null };
 
@@ -102,6 +103,7 @@ export const page = {
         { title: "Disk free", className: "num", cell: node => bytes(n(node, "disk_free_bytes")) },
         { title: "Compacted up to", className: "num", cell: node => number(n(node, "compacted")) },
       ], nodes, { key: node => node.name, label: "Space by node" }), state.defragmented && h("p", { role: "status", id: "defragmented" }, defragmentedText(state.defragmented)), h("p", { className: "quiet" }, cluster.quota_bytes ? `The quota is ${bytes(cluster.quota_bytes)} of keys and values; beyond it the NOSPACE alarm refuses puts.` : "No quota: the disk alone bounds what is stored.")) }),
+      sizesPanel({ session, redraw }),
       panel("Backups", { id: "backups", data: session, body: () => backups(session) }),
       panel("Versions", { id: "versions", data: state.upgrade, error: state.upgradeError, actions: session.root && state.upgrade && state.upgrade.level < state.upgrade.newest_level ? [button("Finalize …", () => finalize(redraw), { className: "danger" })] : [], body: () => h("div", null, h("p", null, state.upgrade.finished ? null : badge("an upgrade is under way", "warn"), ` ${state.upgrade.summary}`), table("versions", [
         { title: "Node", cell: node => h("strong", null, node.name || node.id) },

@@ -3,24 +3,39 @@
 import { h } from "./dom.js";
 import { age } from "./format.js";
 
-// A panel shows what `body` makes of its data, or why there is none: loading, empty, stale, error, hidden.
+// When each document was first drawn, and so about when it came.
+const drawnAt = new WeakMap();
+
+function heardAt(data, live) {
+  if (live) return live.heardAt;
+  if (data === null || typeof data !== "object") return undefined;
+  if (!drawnAt.has(data)) drawnAt.set(data, Date.now());
+  return drawnAt.get(data);
+}
+
+// A panel shows what `body` makes of its data, or why there is none: loading, empty, error, hidden. What could not be read again
+// stays as it was last, with its age and the reason.
 export function panel(title, { id, data, error, live, empty, actions, body, hint, className } = {}) {
-  const isStale = live && live.isStale;
-  const state = error ? "error" : data === undefined ? "loading" : isStale ? "stale" : "ready";
-  const shown = error ? errorNote(error)
+  const heard = heardAt(data, live);
+  const isStale = Boolean(data !== undefined && data !== null && (live && live.isStale || error && !isHidden(error)));
+  const state = isStale ? "stale" : error ? "error" : data === undefined ? "loading" : "ready";
+  const shown = error && !isStale ? errorNote(error)
     : data === undefined ? h("div", { className: "skeleton", role: "status" }, h("span", { className: "quiet" }, "Loading …"))
       : empty && empty(data) ? h("p", { className: "empty" }, empty(data)) : body(data);
   return h("section", { className: `panel ${className || ""} ${state}`, key: id || title, id: id && `panel-${id}`, "data-state": state, "aria-busy": state === "loading" ? "true" : undefined },
     h("header", null, h("h2", null, title), hint && h("span", { className: "quiet" }, hint),
-      isStale && h("span", { className: "badge warn" }, `last heard ${age(live.heardAt)}`),
+      isStale && h("span", { className: "badge warn" }, heard ? `last heard ${age(heard)}` : "not heard of lately"),
       h("span", { className: "grow" }), actions || []),
+    isStale && error ? errorNote(error) : null,
     h("div", { className: "inside" }, shown));
 }
 
+const isHidden = error => error.status === 403 || error.error === "permission_denied" || error.word === "permission_denied";
+
 export function errorNote(error) {
-  const isHidden = error.status === 403 || error.error === "permission_denied" || error.word === "permission_denied";
-  return h("p", { className: isHidden ? "empty" : "trouble", role: isHidden ? undefined : "alert" },
-    isHidden ? `Hidden: ${error.message}` : error.message || String(error));
+  const hidden = isHidden(error);
+  return h("p", { className: hidden ? "empty" : "trouble", role: hidden ? undefined : "alert" },
+    hidden ? `Hidden: ${error.message}` : error.message || String(error));
 }
 
 export const badge = (text, kind) => h("span", { className: `badge ${kind || ""}` }, text);

@@ -49,7 +49,9 @@ files! {
     "metrics.js",
     "overview.js",
     "panels.js",
+    "rates.js",
     "regions.js",
+    "sizes.js",
     "stream.js",
 }
 
@@ -156,6 +158,15 @@ mod tests {
                 let name = rest.split('"').next().unwrap();
                 assert!(FILES.iter().any(|file| file.name == name), "{} imports {name}", file.name);
             }
+        }
+    }
+
+    #[test]
+    fn every_rule_of_conflicts_is_explained() {
+        let page = FILES.iter().find(|file| file.name == "conflicts.js").unwrap().text;
+        for rule in mesh::ConflictRule::ALL {
+            let name = rule.name();
+            assert!(page.contains(&format!("\n  {name}: \"")), "{name}");
         }
     }
 }

@@ -5,7 +5,10 @@ const BLANK: &[u8] = b"***";
 /// What is shorter may be part of any word.
 const SECRET_BYTES_MIN: usize = 4;
 /// What follows one of these up to the end of the word is a credential.
-const MARKS: [&str; 4] = ["Bearer ", "Basic ", "althing-join-", "-----BEGIN "];
+const MARKS: [&str; 3] = ["Bearer ", "Basic ", "althing-join-"];
+/// What stands between the two is a key or a certificate.
+const PEM_BEGIN: &[u8] = b"-----BEGIN ";
+const PEM_END: &[u8] = b"-----END ";
 
 pub struct Redactor {
     secrets: Vec<Vec<u8>>,
@@ -25,7 +28,8 @@ impl Redactor {
 
     pub fn blank(&self, text: Vec<u8>) -> Vec<u8> {
         let text = self.secrets.iter().fold(text, |text, secret| replace_all(&text, secret));
-        MARKS.iter().fold(text, |text, mark| blank_behind(&text, mark.as_bytes()))
+        let text = MARKS.iter().fold(text, |text, mark| blank_behind(&text, mark.as_bytes()));
+        blank_pem(&text)
     }
 }
 
@@ -58,6 +62,21 @@ fn blank_behind(text: &[u8], mark: &[u8]) -> Vec<u8> {
     out
 }
 
+/// A block without its end is blanked up to the end of the text.
+fn blank_pem(text: &[u8]) -> Vec<u8> {
+    let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
+    while let Some(at) = find(rest, PEM_BEGIN) {
+        let begin = at + PEM_BEGIN.len();
+        out.extend_from_slice(&rest[..begin]);
+        out.extend_from_slice(BLANK);
+        rest = &rest[begin..];
+        let end = find(rest, PEM_END).unwrap_or(rest.len());
+        rest = &rest[end..];
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,5 +99,15 @@ mod tests {
         assert_eq!(blank(&[], "Authorization: Bearer abc.def\nnext"), "Authorization: Bearer ***\nnext");
         assert_eq!(blank(&[], "--join-token althing-join-00ff, x"), "--join-token althing-join-***, x");
         assert_eq!(blank(&[], "ends with Basic "), "ends with Basic ");
+    }
+
+    #[test]
+    fn keys_in_pem_are_blanked_whole() {
+        let key = "a\n-----BEGIN PRIVATE KEY-----\nMIIEvQIBADAN\nBgkqhkiG9w0B\n-----END PRIVATE KEY-----\nb";
+        assert_eq!(blank(&[], key), "a\n-----BEGIN ***-----END PRIVATE KEY-----\nb");
+        let in_json =
+            r#"{"pem": "-----BEGIN EC PRIVATE KEY-----\nMHcC\n-----END EC PRIVATE KEY-----\n", "n": 1}"#;
+        assert!(!blank(&[], in_json).contains("MHcC") && blank(&[], in_json).ends_with(r#""n": 1}"#));
+        assert_eq!(blank(&[], "-----BEGIN PRIVATE KEY-----\nMIIE"), "-----BEGIN ***", "its end was cut off");
     }
 }

@@ -5,10 +5,10 @@ use crate::input::Input;
 use base::NodeId;
 use bytes::Bytes;
 use mesh::{
-    Actor, Attributes, Ballot, Body, Buckets, Context, Dot, Epoch, ExchangeAnswer, ExchangeEntry,
-    ExchangePage, Frame, Header, Key, Kind, Member, MemberState, NamespaceCopies, Op, OpId, Partition, Query,
-    Record, RegionHeartbeat, RegionId, Round, Shard, Stamp, StampCheck, StoreOutcome, StoreReason, Topology,
-    Watermarks, Write, WriteOrigin, Writer,
+    Actor, Attributes, Ballot, Body, Buckets, ConflictOrder, Context, Dot, Epoch, ExchangeAnswer,
+    ExchangeEntry, ExchangePage, Frame, Header, Key, Kind, Member, MemberState, NamespaceCopies, Op, OpId,
+    Partition, Query, Record, RegionHeartbeat, RegionId, Round, Shard, Stamp, StampCheck, StoreOutcome,
+    StoreReason, Topology, Watermarks, Write, WriteOrigin, Writer,
 };
 
 pub const NAMES: [&[u8]; 3] = [b"a", b"b", b"c"];
@@ -128,7 +128,9 @@ pub fn frame(input: &mut Input<'_>, facts: &MeshFacts) -> Frame {
             limit: u16::from(input.byte()),
         },
         13 => {
-            Frame::List { id, after: input.flag().then(|| Bytes::copy_from_slice(input.string())), limit: 3 }
+            let after = input.flag().then(|| Bytes::copy_from_slice(input.string()));
+            let order = if id.0.is_multiple_of(2) { ConflictOrder::Oldest } else { ConflictOrder::Newest };
+            Frame::List { id, after, limit: 3, order }
         }
         14 => Frame::Declined { id },
         15 => Frame::Hello,

@@ -1,5 +1,6 @@
 //! Requests with the type of their reply: a caller gets what its request asks for, or why it was not done.
 
+use crate::conflict::ConflictOrder;
 use crate::query::Query;
 use crate::record::Record;
 use crate::request::{
@@ -77,11 +78,12 @@ pub struct Read {
     pub r: Option<u8>,
 }
 
-/// Conflicts that the nodes of this region have noticed, behind a place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Conflicts that the nodes of this region have noticed, by time, behind a place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListConflicts {
     pub after: Option<Bytes>,
     pub limit: usize,
+    pub order: ConflictOrder,
 }
 
 /// Rows of this node for a backup.
@@ -119,7 +121,7 @@ calls! {
     Scan => ScanPage: |scan| Request::Scan(scan), Reply::Scanned(page) => page;
     Query => ScanPage: |query| Request::Query(Box::new(query)), Reply::Scanned(page) => page;
     ListConflicts => ConflictPage:
-        |list| Request::Conflicts { after: list.after, limit: list.limit }, Reply::Listed(page) => *page;
+        |list| Request::Conflicts(list), Reply::Listed(page) => *page;
     ElementsRead => ElementsPage:
         |read| Request::Elements(Box::new(read)), Reply::Elements(page) => *page;
     ListRows => RowPage: |list| Request::Rows { from: list.from }, Reply::Rows(page) => *page;

@@ -39,6 +39,15 @@ pub enum ConflictRule {
     Replaced = 7,
 }
 
+/// Which conflicts a list begins with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConflictOrder {
+    #[default]
+    Oldest,
+    /// Nodes of 0.1.0 do not know it.
+    Newest,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     pub key: Key,
@@ -52,7 +61,7 @@ pub struct Conflict {
 }
 
 impl ConflictRule {
-    const ALL: [ConflictRule; 8] = [
+    pub const ALL: [ConflictRule; 8] = [
         ConflictRule::Era,
         ConflictRule::Kind,
         ConflictRule::Fence,

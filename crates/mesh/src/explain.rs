@@ -63,9 +63,8 @@ impl Explanation {
         }
     }
 
-    /// The explanation, one sentence an item.
-    pub fn sentences(&self) -> Vec<String> {
-        let by = |dot: &Dot| format!("node {:016x} of region {:08x}", dot.actor.node.0, dot.actor.region.0);
+    /// The explanation, one sentence an item; `by` names the node that made a write, and its region.
+    pub fn sentences(&self, by: impl Fn(&Dot) -> String) -> Vec<String> {
         let what = match self.shown {
             KeyState::Live => "shows",
             KeyState::Deleted => "is deleted, by",
@@ -119,7 +118,13 @@ mod tests {
         let why = Explanation::of(&winner, &key, &conflicts, 30);
         assert_eq!(why.preferred_to, [(loser.header.dot, loser.header.stamp, ConflictRule::LaterStamp)]);
         assert_eq!((why.shown, why.included.len()), (KeyState::Live, 1));
-        assert_eq!(why.sentences().len(), 2);
-        assert!(why.sentences()[1].contains("last_write_wins"), "{:?}", why.sentences());
+        let told = why.sentences(|dot| format!("n{} in eu", dot.actor.node.0));
+        assert_eq!(
+            told,
+            [
+                "The key shows write 20 of n1 in eu.",
+                "It was preferred to write 10 of n2 in eu: last_write_wins.",
+            ]
+        );
     }
 }

@@ -14,6 +14,7 @@ mod tests;
 
 use crate::actor::{Actor, RegionId};
 use crate::ballot::{Ballot, Round};
+use crate::conflict::ConflictOrder;
 use crate::feed::{FeedAnswer, FeedAsk};
 use crate::hlc::Stamp;
 use crate::key::Key;
@@ -38,7 +39,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// The numbers of all frames that this release knows.
-const NUMBERS: [RangeInclusive<u8>; 5] = [1..=27, 40..=43, 50..=53, 60..=62, 70..=71];
+const NUMBERS: [RangeInclusive<u8>; 6] = [1..=27, 30..=30, 40..=43, 50..=53, 60..=62, 70..=71];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
@@ -206,11 +207,12 @@ pub enum Frame {
     },
     /// A heartbeat from another region.
     Heartbeat(Box<RegionHeartbeat>),
-    /// Conflicts behind a place.
+    /// Conflicts behind a place. Nodes of 0.1.0 know the oldest first alone.
     List {
         id: OpId,
         after: Option<Bytes>,
         limit: u16,
+        order: ConflictOrder,
     },
     Listed {
         id: OpId,
@@ -509,8 +511,8 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
             begin(out, 24, id);
             query.encode(out);
         }
-        Frame::List { id, after, limit } => {
-            begin(out, 25, id);
+        Frame::List { id, after, limit, order } => {
+            begin(out, if *order == ConflictOrder::Newest { 30 } else { 25 }, id);
             put_optional(out, after.as_ref());
             put_varint(out, u64::from(*limit));
         }
@@ -586,9 +588,10 @@ fn decode_frame(reader: &mut Reader) -> Option<Result<Frame, FrameError>> {
         22 => Frame::RemoteReadResult { id, record: reader.optional()? },
         23 => Frame::Heartbeat(Box::new(RegionHeartbeat::decode(reader)?)),
         24 => Frame::Select { id, query: Box::new(Query::decode(reader)?) },
-        25 => {
+        25 | 30 => {
+            let order = if number == 30 { ConflictOrder::Newest } else { ConflictOrder::Oldest };
             let after = reader.optional()?;
-            Frame::List { id, after, limit: u16::try_from(reader.varint()?).ok()? }
+            Frame::List { id, after, limit: u16::try_from(reader.varint()?).ok()?, order }
         }
         26 => {
             let conflicts = (0..reader.count()?).map(|_| reader.bytes()).collect::<Option<Vec<_>>>()?;

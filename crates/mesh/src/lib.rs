@@ -88,7 +88,7 @@ pub use session::Session;
 
 pub use actor::{Actor, Dot, RegionId};
 pub use ballot::{Ballot, Round};
-pub use conflict::{Conflict, row_key as conflict_row_key};
+pub use conflict::{Conflict, ConflictOrder, ConflictRule, row_key as conflict_row_key};
 pub use context::{Context, Span};
 pub use decimal::Decimal;
 pub use explain::Explanation;

@@ -22,6 +22,7 @@ pub(crate) use membership::routes::Routes;
 pub use remote_regions::RegionState;
 pub use status::MachineStatus;
 
+use crate::call::ListConflicts;
 use crate::frame::{Envelope, Frame, OpId, StoreOutcome};
 use crate::overlay::Seq;
 use crate::query::ScanRange;
@@ -153,7 +154,7 @@ impl Mesh {
             Request::Get(get) => self.start_get(t, token, *get, deadline),
             Request::Batch(writes) => self.start_batch(t, token, writes, deadline),
             Request::Scan(scan) => self.start_scan(t, token, scan, deadline),
-            Request::Conflicts { after, limit } => self.start_listing(t, token, after, limit, deadline),
+            Request::Conflicts(list) => self.start_listing(t, token, list, deadline),
             Request::Elements(read) => self.start_read_elements(t, token, *read, deadline),
             Request::Rows { from } => self.answer_rows(t, token, &from),
             Request::Feed { node, ask } => self.start_feed(t, token, node, *ask, deadline),
@@ -221,7 +222,9 @@ impl Mesh {
             Frame::Gather { id, wanted } => self.step_gather(t, from, id, &wanted),
             Frame::Select { id, query } => self.step_select(t, from, id, &query),
             Frame::Collected { id, records, upto } => self.step_collected(t, from, id, records, upto),
-            Frame::List { id, after, limit } => self.step_list(t, from, id, after.as_ref(), limit),
+            Frame::List { id, after, limit, order } => {
+                self.step_list(t, from, id, &ListConflicts { after, limit: limit.into(), order });
+            }
             Frame::Listed { id, conflicts, more } => self.step_listed(t, from, id, conflicts, more),
             Frame::Declined { id } => self.step_declined(t, from, id),
             Frame::NoSpace { id } => self.refuse_write_for_space(t, from, id),

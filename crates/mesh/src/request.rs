@@ -3,6 +3,7 @@
 //! acknowledged is indeterminate, not failed.
 
 use crate::actor::RegionId;
+use crate::call::ListConflicts;
 use crate::collection::{CollectionOp, ElementEntry, ScorePaging};
 use crate::conflict::Conflict;
 use crate::context::Context;
@@ -34,10 +35,7 @@ pub enum Request {
     Scan(Scan),
     Get(Box<Get>),
     /// Conflicts that the nodes of this region have noticed, by time, behind a place.
-    Conflicts {
-        after: Option<Bytes>,
-        limit: usize,
-    },
+    Conflicts(ListConflicts),
     /// The rows of this node alone that belong into a backup, from one on.
     Rows {
         from: Bytes,

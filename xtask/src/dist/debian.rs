@@ -1,7 +1,7 @@
 //! The Debian package. It has no scripts: the unit runs under a user of its own that systemd makes (`DynamicUser`), and
 //! the operator enables it once the settings are right.
 
-use super::{call, copy, output, write};
+use super::{FILES_DATED, call, output, write};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,20 @@ Description: coordination and multi-region data store
  visible conflicts.
 ";
 
+/// As Debian wants it of a licence whose text is on every system.
+const COPYRIGHT: &str = "\
+Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: althing
+
+Files: *
+Copyright: Althing developers
+License: Apache-2.0
+ On Debian systems the text of the Apache License, version 2.0, is in
+ /usr/share/common-licenses/Apache-2.0.
+";
+
 /// Makes the package from the staged files; nothing where there is no `dpkg-deb`.
-pub fn package(root: &Path, out: &Path, stage: &Path, version: &str) -> io::Result<Option<PathBuf>> {
+pub fn package(out: &Path, stage: &Path, version: &str) -> io::Result<Option<PathBuf>> {
     if Command::new("dpkg-deb").arg("--version").output().is_err() {
         return Ok(None);
     }
@@ -31,7 +43,7 @@ pub fn package(root: &Path, out: &Path, stage: &Path, version: &str) -> io::Resu
     }
     call(Command::new("cp").arg("--recursive").arg(stage).arg(&tree))?;
     let documents = tree.join("usr/share/doc/althing");
-    copy(&root.join("LICENSE"), &documents.join("copyright"))?;
+    write(&documents.join("copyright"), COPYRIGHT.as_bytes())?;
     fs::remove_file(documents.join("LICENSE"))?;
     fs::rename(documents.join("CHANGELOG.md"), documents.join("changelog"))?;
     compress(&documents.join("changelog"))?;
@@ -45,7 +57,7 @@ pub fn package(root: &Path, out: &Path, stage: &Path, version: &str) -> io::Resu
     let mut build = Command::new("dpkg-deb");
     build.args(["--root-owner-group", "-Zgzip", "--build"]).arg(&tree).arg(&package);
     // The same bytes for the same files.
-    call(build.env("SOURCE_DATE_EPOCH", "0"))?;
+    call(build.env("SOURCE_DATE_EPOCH", FILES_DATED))?;
     fs::remove_dir_all(tree)?;
     Ok(Some(package))
 }

@@ -1,5 +1,5 @@
-//! The questions of the InspectService from node to node, so that each node tells of all: a call and its request, as the
-//! service has them, go to the other node by the peer port, and its answer comes back.
+//! Calls from node to node, so that each node tells of all, and passes on what the leader alone does: a call and its request, as
+//! the services have them, go to the other node by the peer port, and its answer comes back.
 
 use super::Inspector;
 use base::{Code, NodeId};
@@ -8,13 +8,14 @@ use prost::Message;
 use proto::althing::inspect::v1::{
     ClientsRequest, ClientsResponse, CompactionRequest, CompactionResponse, WatchesRequest, WatchesResponse,
 };
+use proto::etcdserverpb::{MoveLeaderRequest, MoveLeaderResponse};
 use server::{InspectionAnswerer, InspectionTrouble};
 
 /// The first byte of an answer. Nodes that do not know such questions answer with another.
 const ANSWERED: u8 = 2;
 const REFUSED: u8 = 3;
 
-/// A call that a node answers about itself.
+/// A call that a node answers about itself, or carries out.
 pub trait InspectCall: Message + Default {
     type Answer: Message + Default;
     /// Names the call between nodes, for ever.
@@ -47,6 +48,17 @@ impl InspectCall for CompactionRequest {
 
     fn run(self, inspector: &Inspector) -> impl Future<Output = Result<CompactionResponse, Code>> + Send {
         inspector.compaction()
+    }
+}
+
+/// Begins what the caller then waits for: an answer comes at once or not at all.
+impl InspectCall for MoveLeaderRequest {
+    type Answer = MoveLeaderResponse;
+    const NUMBER: u8 = 4;
+
+    async fn run(self, inspector: &Inspector) -> Result<MoveLeaderResponse, Code> {
+        inspector.handle.maintenance().begin_move_leader(NodeId(self.target_id))?;
+        Ok(MoveLeaderResponse { header: None })
     }
 }
 
@@ -89,6 +101,9 @@ impl InspectionAnswerer for PeerInspections {
             Ok(WatchesRequest::NUMBER) => runtime.block_on(inspector.answer::<WatchesRequest>(question)),
             Ok(CompactionRequest::NUMBER) => {
                 runtime.block_on(inspector.answer::<CompactionRequest>(question))
+            }
+            Ok(MoveLeaderRequest::NUMBER) => {
+                runtime.block_on(inspector.answer::<MoveLeaderRequest>(question))
             }
             _ => None,
         };

@@ -1,6 +1,6 @@
 //! `/v1/conflicts`: last writes that lost against one that had not seen them, and how to bring one back.
-//! What is listed is what the nodes of this region have resolved, oldest first, and which nodes could not be asked. A
-//! restored value is a write like any other: it overwrites the winner, and is visible once it is written.
+//! What is listed is what the nodes of this region have resolved, by the time of the winner, and which nodes could not be
+//! asked. A restored value is a write like any other: it overwrites the winner, and is visible once it is written.
 
 use super::refusal::Refusal;
 use super::request_head::{RequestHead, now_ms};
@@ -9,15 +9,15 @@ use super::write::settled;
 use super::{Rest, clock, date, home, json};
 use axum::extract::Path;
 use axum::response::Response;
-use base::Code;
 use base::limits::MESH_PAGE_KEYS_MAX;
+use base::{Code, FormatLevel};
 use bytes::Bytes;
-use mesh::{Conflict, ConflictPage, Key, ListConflicts, Record, conflict_row_key};
+use mesh::{Conflict, ConflictOrder, ConflictPage, Key, ListConflicts, Record, conflict_row_key};
 use serde_json::{Value, json as object};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-pub const LIST_PARAMS: [&str; 4] = ["limit", "page", "key", "filter"];
+pub const LIST_PARAMS: [&str; 5] = ["limit", "page", "order", "key", "filter"];
 const LIMIT_MAX: u64 = 1_000;
 const LIMIT_DEFAULT: u64 = 100;
 /// Pages of the log that are looked through for the conflicts of one key.
@@ -27,11 +27,28 @@ pub async fn list(rest: Rest, head: RequestHead) -> Result<Response, Refusal> {
     head.query.only(&LIST_PARAMS)?;
     let limit = head.query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT) as usize;
     let page = head.query.get("page").unwrap_or("");
+    let order = match head.query.get("order") {
+        None | Some("oldest") => ConflictOrder::Oldest,
+        Some("newest") => newest_first(&rest),
+        Some(other) => return Err(Refusal::bad(format!("`order={other}` is neither oldest nor newest"))),
+    };
+    let list = ListConflicts { after: place_of(page)?, limit, order };
     if head.query.get("key").is_some() {
-        let found = of_key(&rest, &head.key()?, place_of(page)?, limit).await?;
-        return Ok(json(&page_of(&rest, &found)));
+        let found = of_key(&rest, &head.key()?, list).await?;
+        return Ok(json(&page_of(&rest, &found, order)));
     }
-    Ok(json(&filtered(&rest, head.query.get("filter").unwrap_or(""), page, limit).await?))
+    Ok(json(&filtered(&rest, head.query.get("filter").unwrap_or(""), list).await?))
+}
+
+/// Nodes of 0.1.0 list the oldest first alone; until an upgrade is finalized there may be some.
+pub fn newest_first(rest: &Rest) -> ConflictOrder {
+    let is_known = rest.handle().formats().require(FormatLevel(1)).is_ok();
+    if is_known { ConflictOrder::Newest } else { ConflictOrder::Oldest }
+}
+
+/// A page of the newest conflicts, for a page that shows them as they come.
+pub async fn newest(rest: &Rest, filter: &str, page: &str, limit: usize) -> Result<Value, Refusal> {
+    filtered(rest, filter, ListConflicts { after: place_of(page)?, limit, order: newest_first(rest) }).await
 }
 
 /// Where a page begins; empty for the first.
@@ -40,49 +57,46 @@ fn place_of(page: &str) -> Result<Option<Bytes>, Refusal> {
 }
 
 /// A page of conflicts whose namespace and key have this text in them.
-pub async fn filtered(rest: &Rest, filter: &str, page: &str, limit: usize) -> Result<Value, Refusal> {
-    let after = place_of(page)?;
+async fn filtered(rest: &Rest, filter: &str, list: ListConflicts) -> Result<Value, Refusal> {
+    let order = list.order;
     if filter.is_empty() {
-        return Ok(page_of(rest, &listed(rest, after, limit).await?));
+        return Ok(page_of(rest, &listed(rest, list).await?, order));
     }
     let spaces = rest.spaces().here(rest.handle());
     let is_wanted = |conflict: &Conflict| {
         let space = spaces.name_of(conflict.key.namespace_id()).unwrap_or("?");
         format!("{space}/{}", String::from_utf8_lossy(&conflict.key.name())).contains(filter)
     };
-    Ok(page_of(rest, &matching(rest, is_wanted, after, limit).await?))
+    Ok(page_of(rest, &matching(rest, is_wanted, list).await?, order))
 }
 
-fn page_of(rest: &Rest, ConflictPage { conflicts: found, next, missing }: &ConflictPage) -> Value {
+fn page_of(rest: &Rest, page: &ConflictPage, order: ConflictOrder) -> Value {
+    let ConflictPage { conflicts: found, next, missing } = page;
     let shown: Vec<Value> = found.iter().map(|conflict| render(rest, conflict)).collect();
     let missing: Vec<String> = missing.iter().map(|node| format!("{:x}", node.0)).collect();
     object!({
         "conflicts": shown,
         "next_page": next.as_ref().map(|next| name_of(next)),
         "nodes_missing": missing,
+        "order": if order == ConflictOrder::Newest { "newest" } else { "oldest" },
     })
 }
 
 /// The conflicts of one key after a position, within a bounded number of pages; the next request continues there.
-pub async fn of_key(
-    rest: &Rest,
-    key: &Key,
-    after: Option<Bytes>,
-    limit: usize,
-) -> Result<ConflictPage, Refusal> {
-    matching(rest, |conflict| conflict.key == *key, after, limit).await
+pub async fn of_key(rest: &Rest, key: &Key, list: ListConflicts) -> Result<ConflictPage, Refusal> {
+    matching(rest, |conflict| conflict.key == *key, list).await
 }
 
 /// The same for those that are wanted.
 async fn matching(
     rest: &Rest,
     is_wanted: impl Fn(&Conflict) -> bool,
-    after: Option<Bytes>,
-    limit: usize,
+    ListConflicts { after, limit, order }: ListConflicts,
 ) -> Result<ConflictPage, Refusal> {
     let mut found = ConflictPage { next: after, ..ConflictPage::default() };
     for _ in 0..PAGES_MAX {
-        let page = listed(rest, found.next.take(), MESH_PAGE_KEYS_MAX).await?;
+        let page = listed(rest, ListConflicts { after: found.next.take(), limit: MESH_PAGE_KEYS_MAX, order })
+            .await?;
         found.missing.extend(page.missing);
         found.next = page.next;
         let remaining = limit - found.conflicts.len();
@@ -101,8 +115,8 @@ async fn matching(
 }
 
 /// What all nodes of the region have after a position.
-pub async fn listed(rest: &Rest, after: Option<Bytes>, limit: usize) -> Result<ConflictPage, Refusal> {
-    let mut listed = rest.get(ListConflicts { after, limit }, None).await?;
+async fn listed(rest: &Rest, list: ListConflicts) -> Result<ConflictPage, Refusal> {
+    let mut listed = rest.get(list, None).await?;
     listed.conflicts.retain(|conflict| rest.may_read(&conflict.key));
     Ok(listed)
 }
@@ -146,7 +160,8 @@ async fn find(rest: &Rest, id: &str) -> Result<Conflict, Refusal> {
         let message = "no node that answered has such a conflict; GET /v1/conflicts lists those there are";
         Refusal::new(Code::ConflictUnknown, message)
     };
-    let ConflictPage { conflicts: found, .. } = listed(rest, Some(before(&wanted)), 1).await?;
+    let first = ListConflicts { after: Some(before(&wanted)), limit: 1, ..ListConflicts::default() };
+    let ConflictPage { conflicts: found, .. } = listed(rest, first).await?;
     found.into_iter().find(|conflict| id_of(conflict) == wanted).ok_or_else(absent)
 }
 

@@ -21,10 +21,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json as object};
 use server::{Handle, RequiredAccess};
 
-pub const LIST_PARAMS: [&str; 4] = ["prefix", "delimiter", "limit", "page"];
+pub const LIST_PARAMS: [&str; 5] = ["prefix", "delimiter", "limit", "page", "sample"];
 const KEY_PARAMS: [&str; 4] = ["key", "key_base64", "revision", "limit"];
 const LIMIT_MAX: u64 = 1_000;
 const LIMIT_DEFAULT: u64 = 100;
+/// Keys of a folder that are read to say about how large it is.
+const SAMPLE_MAX: u64 = 100;
 /// Entries of a page of folders: each is found by a request of its own.
 const FOLDERS_MAX: u64 = 200;
 const RIGHT: &str = r#"{"value": "text"} or {"value_base64": "…"}, with "mod_revision" (what the writer has seen; 0 for no key) and "lease" if wanted"#;
@@ -64,7 +66,30 @@ pub async fn list(rest: Rest, RawQuery(query): RawQuery) -> Result<Response, Ref
     if delimiter.is_empty() {
         return list_plain(&handle, &prefix, from, limit).await;
     }
-    list_folders(&handle, &prefix, delimiter.as_bytes(), (from, limit.min(FOLDERS_MAX))).await
+    let sample = query.number("sample", 1, SAMPLE_MAX)?;
+    let (mut shown, folders) =
+        list_folders(&handle, &prefix, delimiter.as_bytes(), (from, limit.min(FOLDERS_MAX))).await?;
+    let mut all = Vec::new();
+    for (folder, count) in &folders {
+        let mut fields = Map::new();
+        put_bytes(&mut fields, "prefix", folder);
+        fields.insert("count".into(), (*count).into());
+        if let Some(sample) = sample {
+            fields
+                .insert("bytes_about".into(), bytes_of_folder(&handle, folder, *count, sample).await?.into());
+        }
+        all.push(Value::Object(fields));
+    }
+    shown.insert("folders".into(), all.into());
+    Ok(json(&shown))
+}
+
+/// About how many bytes the keys and values of a folder take, from the first of them.
+async fn bytes_of_folder(handle: &Handle, folder: &Bytes, count: u64, sample: u64) -> Result<u64, Refusal> {
+    let keys = KeyRange::from_wire(folder.clone(), key_range::prefix_end(folder));
+    let (_, found) = ranged(handle, Range { limit: sample, ..Range::of(keys) }).await?;
+    let bytes: usize = found.kvs.iter().map(|kv| kv.key.len() + kv.value.len()).sum();
+    Ok((bytes as u64).saturating_mul(count) / (found.kvs.len() as u64).max(1))
 }
 
 async fn list_plain(handle: &Handle, prefix: &Bytes, from: Bytes, limit: u64) -> Result<Response, Refusal> {
@@ -79,14 +104,14 @@ async fn list_plain(handle: &Handle, prefix: &Bytes, from: Bytes, limit: u64) ->
     })))
 }
 
-/// Each entry is the first key behind the one before; of a folder the walk goes on behind all its keys, and how many those
-/// are is what the rest has less.
+/// The answer without its folders, and these with how many keys each has. Each entry is the first key behind the one before;
+/// of a folder the walk goes on behind all its keys, and how many those are is what the rest has less.
 async fn list_folders(
     handle: &Handle,
     prefix: &Bytes,
     delimiter: &[u8],
     (mut from, limit): (Bytes, u64),
-) -> Result<Response, Refusal> {
+) -> Result<(Map<String, Value>, Vec<(Bytes, u64)>), Refusal> {
     let (mut folders, mut keys): (Vec<(Bytes, u64)>, Vec<Value>) = (Vec::new(), Vec::new());
     let (revision, mut found) = range(handle, from.clone(), prefix, 1).await?;
     let count = found.count;
@@ -110,19 +135,13 @@ async fn list_folders(
             None => keys.push(Value::Object(head_of(&first))),
         }
     }
-    let shown = folders.iter().map(|(folder, count)| {
-        let mut shown = Map::new();
-        put_bytes(&mut shown, "prefix", folder);
-        shown.insert("count".into(), (*count).into());
-        Value::Object(shown)
-    });
-    Ok(json(&object!({
-        "revision": revision.0,
-        "count": count,
-        "folders": shown.collect::<Vec<_>>(),
-        "keys": keys,
-        "next_page": (!found.kvs.is_empty()).then(|| STANDARD.encode(&from)),
-    })))
+    let mut shown = Map::new();
+    shown.insert("revision".into(), revision.0.into());
+    shown.insert("count".into(), count.into());
+    shown.insert("keys".into(), keys.into());
+    let next = (!found.kvs.is_empty()).then(|| STANDARD.encode(&from));
+    shown.insert("next_page".into(), next.into());
+    Ok((shown, folders))
 }
 
 /// Up to and with the first delimiter behind the prefix; one that the key begins with opens no folder of its own.

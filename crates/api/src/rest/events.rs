@@ -102,7 +102,7 @@ impl Topic {
                 let asked = LockQuery { prefix: "", filter, page, limit: *limit, time_left };
                 locks::listed(rest, &asked).await
             }
-            Topic::Conflicts => conflicts::filtered(rest, filter, page, *limit).await,
+            Topic::Conflicts => conflicts::newest(rest, filter, page, *limit).await,
         }
     }
 }

@@ -8,7 +8,7 @@ use super::value::{kind_name, text_of};
 use super::{Rest, conflicts, date};
 use base::NodeId;
 use base::limits::MESH_PAGE_KEYS_MAX;
-use mesh::{Body, Conflict, Dot, Explanation, Key, MovePhase, Record, Stamp};
+use mesh::{Body, Conflict, Dot, Explanation, Key, ListConflicts, MovePhase, Record, Stamp};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -65,6 +65,9 @@ impl PendingExplanation {
     fn end(self, rest: &Rest, head: &RequestHead, key: &Key, record: &Record, found: &FoundFacts) -> Value {
         let why = Explanation::of(record, key, &found.conflicts, now_ms());
         let written_by = |dot: &Dot| written_by(rest, dot);
+        let by = |dot: &Dot| {
+            format!("{} in {}", names_of(rest, dot.actor.node), rest.region_name(dot.actor.region))
+        };
         let preferred_to = why.preferred_to.iter().map(|(dot, stamp, rule)| {
             json!({ "written_by": written_by(dot), "hlc": hlc(*stamp), "rule": rule.name() })
         });
@@ -83,7 +86,7 @@ impl PendingExplanation {
             "home_region": why.home.map(|home| rest.region_name(home)),
             "siblings": why.n_siblings,
             "preferred_to": preferred_to,
-            "because": why.sentences(),
+            "because": why.sentences(by),
         })));
         Value::Object(said)
     }
@@ -100,15 +103,18 @@ struct FoundFacts {
 impl FoundFacts {
     /// What lost is known as far as the nodes of this region answer.
     async fn gather(rest: &Rest, key: &Key, record: &Record) -> FoundFacts {
-        let met = conflicts::of_key(rest, key, None, MESH_PAGE_KEYS_MAX).await;
+        let order = conflicts::newest_first(rest);
+        let newest = ListConflicts { after: None, limit: MESH_PAGE_KEYS_MAX, order };
+        let met = conflicts::of_key(rest, key, newest).await;
         let conflicts = met.map(|listed| listed.conflicts).unwrap_or_default();
         let dot = record.header.dot;
         let (_, others) = rest.mesh().regions();
         let is_ours =
             dot.actor.region == rest.region_id() && dot.actor.node == rest.handle().identity().member;
-        let reached = match is_ours && !others.is_empty() {
-            true => rest.mesh().reached(dot).await.unwrap_or_default(),
-            false => Vec::new(),
+        let reached = if is_ours && !others.is_empty() {
+            rest.mesh().reached(dot).await.unwrap_or_default()
+        } else {
+            Vec::new()
         };
         let replicated = others.iter().map(|remote| {
             let is_behind = remote.state.as_ref().is_some_and(|state| state.acked < state.last);

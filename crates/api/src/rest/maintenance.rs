@@ -6,10 +6,12 @@ use super::{Rest, json};
 use axum::body::Body;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use base::{Code, Revision};
+use base::{Code, NodeId, Revision};
 use coord::{AlarmCommand, Compact};
+use proto::etcdserverpb::MoveLeaderRequest;
 use serde::Deserialize;
 use serde_json::{Value, json as object};
+use server::InspectionTrouble;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
@@ -139,19 +141,34 @@ struct LeaderBody {
     node: String,
 }
 
-/// `PUT /v1/leader`.
+/// `PUT /v1/leader`: the leader hands leadership over, whichever member is asked.
 pub async fn move_leader(rest: Rest, WholeBody(body): WholeBody) -> Result<Response, Refusal> {
     let LeaderBody { node } = parse_json(&body, r#"{"node": "NAME"}"#)?;
     let node = rest.node_called(&node)?;
-    if !rest.handle().status().is_leader {
-        let names = rest.node_names();
-        let leader = rest.handle().status().leader.and_then(|leader| names.get(&leader).cloned());
-        let message = format!(
-            "only the leader hands leadership over; ask {}",
-            leader.as_deref().unwrap_or("it once there is one")
-        );
-        return Err(Refusal::new(Code::NotLeader, message));
-    }
-    rest.handle().maintenance().move_leader(node).await?;
+    let maintenance = rest.handle().maintenance();
+    let leader = rest.handle().status().leader;
+    let leader = leader.ok_or_else(|| Refusal::new(Code::NoLeader, "there is no leader at the moment"))?;
+    let call = MoveLeaderRequest { target_id: node.0 };
+    rest.inspector().ask(leader, call).await.map_err(|trouble| not_handed_over(&rest, leader, trouble))?;
+    maintenance.wait_for_leader(node).await?;
     Ok(json(&object!({ "status": "ok", "leader": format!("{:x}", node.0) })))
+}
+
+fn not_handed_over(rest: &Rest, leader: NodeId, trouble: InspectionTrouble) -> Refusal {
+    let why = match trouble {
+        InspectionTrouble::Refused(code) => return code.into(),
+        InspectionTrouble::UnknownNode => "this node does not know its address".to_owned(),
+        InspectionTrouble::Unable => {
+            "its release does not take the request from other members, or auth is on and the \
+                                      members do not authenticate to each other (`althing cluster secure`)"
+                .to_owned()
+        }
+        InspectionTrouble::Unreachable(why) => why,
+    };
+    let names = rest.node_names();
+    let name = names.get(&leader).cloned().unwrap_or_else(|| format!("{:x}", leader.0));
+    Refusal::new(
+        Code::NotLeader,
+        format!("the leader did not take the request: {why}; ask {name} at its own address"),
+    )
 }

@@ -12,9 +12,10 @@ use serde_json::{Value, json as object};
 use std::collections::BTreeMap;
 
 impl Rest {
-    /// Members by the names that people gave them.
+    /// Nodes by the names that people gave them: those of members, and of nodes that keep data alone what they have told.
     pub fn node_names(&self) -> BTreeMap<NodeId, String> {
-        self.handle().members().list().into_iter().map(|member| (member.id, member.name)).collect()
+        let members = self.handle().members().list().into_iter().map(|member| (member.id, member.name));
+        self.handle().reported_names().into_iter().chain(members).collect()
     }
 
     /// The node that is called so, by its number or its name.

@@ -18,7 +18,7 @@ Example:
 
 #[derive(Subcommand)]
 pub enum Conflicts {
-    /// Lists them, oldest first
+    /// Lists them, the oldest first
     #[command(after_help = LS_EXAMPLE)]
     Ls {
         /// Only those of this key
@@ -26,6 +26,9 @@ pub enum Conflicts {
         /// So many at most
         #[arg(long, default_value_t = 100)]
         limit: u64,
+        /// The newest first
+        #[arg(long)]
+        newest: bool,
         #[command(flatten)]
         options: RestOptions,
     },
@@ -51,9 +54,10 @@ const FIELDS: [&str; 5] = ["conflict_id", "key", "winning_value", "losing_value"
 impl Conflicts {
     pub async fn run(&self) -> Result<(), Error> {
         match self {
-            Conflicts::Ls { key, limit, options } => {
+            Conflicts::Ls { key, limit, newest, options } => {
                 let call = RestCall::new("GET", "/v1/conflicts")
                     .query("limit", Some(limit))
+                    .query("order", newest.then_some("newest"))
                     .query("key", key.as_ref());
                 let answer = options.ask_json(call).await?;
                 let found = answer["conflicts"].as_array().cloned().unwrap_or_default();

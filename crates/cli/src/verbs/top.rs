@@ -9,6 +9,7 @@ use clap::Args;
 use serde_json::Value;
 use std::io::IsTerminal;
 use std::time::Duration;
+use tokio::signal::unix::SignalKind;
 
 const EXAMPLE: &str = "\
 Example:
@@ -57,7 +58,7 @@ impl Top {
         print(ENTER_SCREEN.as_bytes())?;
         let outcome = tokio::select! {
             outcome = self.repeat(|text| print(drawn(text).as_bytes())) => outcome,
-            _ = tokio::signal::ctrl_c() => Ok(()),
+            () = told_to_end() => Ok(()),
         };
         print(LEAVE_SCREEN.as_bytes())?;
         outcome
@@ -87,6 +88,22 @@ impl Top {
             Format::Json => format!("{}\n", top::document(&look.cluster, look.locks.as_ref())),
             Format::Simple | Format::Table => top::frame(&look.cluster, look.locks.as_ref()),
         }
+    }
+}
+
+/// Ctrl-C, or a signal that would otherwise end the process on the other screen.
+async fn told_to_end() {
+    let signal_of = |kind| tokio::signal::unix::signal(kind);
+    let (Ok(mut terminated), Ok(mut hung_up)) =
+        (signal_of(SignalKind::terminate()), signal_of(SignalKind::hangup()))
+    else {
+        let _ = tokio::signal::ctrl_c().await;
+        return;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminated.recv() => {}
+        _ = hung_up.recv() => {}
     }
 }
 

@@ -1,6 +1,7 @@
 //! The console in a real Chromium: every page on a cluster of three nodes and two regions with data in it, faults that must
 //! be seen, logins, and what a small screen shows. With `CONSOLE_SCREENSHOTS=DIR` the pictures of the guide are made.
 
+mod answers;
 mod browser;
 mod editing;
 mod load;

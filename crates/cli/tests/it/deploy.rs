@@ -157,9 +157,12 @@ fn the_service_manager_is_told_when_a_member_is_ready_and_when_it_stops() {
     until("the member has stopped", || (!member.is_running()).then_some(()));
 }
 
-/// Runs a linter of others; `None` where it is not installed.
+/// Runs a linter of others; `None` where it is not installed, which is a failure if `ALTHING_REQUIRE_LINTERS` names it.
 fn lint(program: &str, arguments: &[&str], file: &Path) -> Option<String> {
     let Ok(out) = Command::new(program).args(arguments).arg(file).output() else {
+        let required = std::env::var("ALTHING_REQUIRE_LINTERS").unwrap_or_default();
+        let is_required = required.split_whitespace().any(|name| name == program);
+        assert!(!is_required, "ALTHING_REQUIRE_LINTERS names {program}, which is not installed");
         let _ = writeln!(std::io::stderr(), "skipped: {program} is not installed");
         return None;
     };

@@ -124,6 +124,8 @@ fn frames() -> Vec<Frame> {
         Frame::Replicate { id, entry: Bytes::from_static(b"entry") },
         Frame::RemoteRead { id, key: Key::new(1, b"k"), session: Bytes::from_static(b"s") },
         Frame::RemoteReadResult { id, record: None },
+        Frame::List { id, after: None, limit: 7, order: ConflictOrder::Oldest },
+        Frame::List { id, after: Some(Bytes::from_static(b"x")), limit: 7, order: ConflictOrder::Newest },
         Frame::Select {
             id,
             query: Box::new(Query { home: Some(RegionId(4)), limit: 7, ..Query::default() }),

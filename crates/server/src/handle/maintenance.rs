@@ -55,6 +55,12 @@ impl MaintenanceHandle<'_> {
 
     /// Hands leadership to another member and waits until it leads.
     pub async fn move_leader(self, to: NodeId) -> Result<(), Code> {
+        self.begin_move_leader(to)?;
+        self.wait_for_leader(to).await
+    }
+
+    /// Hands leadership to another member, without waiting until it leads.
+    pub fn begin_move_leader(self, to: NodeId) -> Result<(), Code> {
         let Handle { shared, .. } = self.handle;
         if !self.handle.status().is_leader {
             return Err(Code::NotLeader);
@@ -63,6 +69,11 @@ impl MaintenanceHandle<'_> {
             return Err(Code::BadLeaderTransferee);
         }
         shared.core.coord.consensus.post(ConsensusInput::Transfer(to));
+        Ok(())
+    }
+
+    /// Waits until this member leads, as far as the member that serves the call knows.
+    pub async fn wait_for_leader(self, to: NodeId) -> Result<(), Code> {
         let moved = async {
             while self.handle.status().leader != Some(to) {
                 tokio::time::sleep(LEADER_POLL).await;

@@ -73,6 +73,8 @@ pub enum InspectionTrouble {
 #[derive(Default)]
 pub(crate) struct OtherNodes {
     known: Mutex<KnownReports>,
+    /// As the last reports have them; the lock is held for a moment only.
+    names: std::sync::Mutex<BTreeMap<NodeId, String>>,
 }
 
 #[derive(Default)]
@@ -210,6 +212,7 @@ impl Handle {
         let mut known = self.core().telemetry.others.known.lock().await;
         if known.asked.is_none_or(|asked| asked.elapsed() > FRESH_FOR) {
             self.refresh(&mut known).await;
+            self.note_names(&known);
             known.asked = Some(Instant::now());
         }
         let own = ReportedNode {
@@ -266,6 +269,18 @@ impl Handle {
                 Err(ReportError::Unreachable(why)) => node.trouble = Some(why),
             }
         }
+    }
+
+    /// Names that other nodes have told in their last reports.
+    pub fn reported_names(&self) -> BTreeMap<NodeId, String> {
+        self.core().telemetry.others.names.lock().expect("no thread panics while it holds the names").clone()
+    }
+
+    fn note_names(&self, known: &KnownReports) {
+        let name = |node: &KnownNode| node.report.as_ref()?.text("name").map(str::to_owned);
+        let told = known.by_node.iter().filter_map(|(id, node)| Some((*id, name(node)?)));
+        let told = told.filter(|(_, name)| !name.is_empty()).collect();
+        *self.core().telemetry.others.names.lock().expect("no thread panics while it holds the names") = told;
     }
 
     /// One node with the samples of the last hour; none if no node has this id.

@@ -7,7 +7,8 @@ use crate::mesh_cluster::{ClusterWorld, Host, MS, PATIENCE, ROUND, RegionCoord, 
 use base::NodeId;
 use bytes::Bytes;
 use mesh::{
-    Body, Context, Dot, Homes, Key, Record, RegionId, Reply, Request, documents, namespaces::Namespaces,
+    Body, Context, Dot, Homes, Key, ListConflicts, Record, RegionId, Reply, Request, documents,
+    namespaces::Namespaces,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -190,7 +191,11 @@ impl World {
     ) -> Result<(), String> {
         let mut after = None;
         loop {
-            let request = Request::Conflicts { after: after.clone(), limit: PAGE };
+            let request = Request::Conflicts(ListConflicts {
+                after: after.clone(),
+                limit: PAGE,
+                ..ListConflicts::default()
+            });
             let Reply::Listed(listed) = self.ask_in(region, &request)? else {
                 return Err("answer: a list of conflicts was asked for".to_owned());
             };

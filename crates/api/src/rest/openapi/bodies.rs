@@ -156,7 +156,7 @@ pub fn schemas() -> Map<String, Value> {
             "source_region": "us-east", "resolved_at": "2025-01-22T10:30:00.000Z",
         })),
         "Conflicts": schema(&["conflicts", "next_page", "nodes_missing"], object!({
-            "conflicts": [], "next_page": null, "nodes_missing": [],
+            "conflicts": [], "next_page": null, "nodes_missing": [], "order": "oldest",
         })),
         "Home": schema(&["namespace", "prefix", "home_region", "epoch", "writable_here"], object!({
             "namespace": "shop", "prefix": "", "home_region": "eu-west", "epoch": 2, "lease_ms": 10_000,

@@ -435,7 +435,7 @@ pub const OPERATIONS: &[ApiOperation] = &[
         ..operation("delete", "/v1/handlers/{handler}", "handlers", "Forgets one")
     },
     ApiOperation {
-        params: &["limit", "page", "key", "filter"],
+        params: &["limit", "page", "order", "key", "filter"],
         answers: &[(200, "Conflicts")],
         refusals: &[400, 503],
         ..operation(
@@ -594,7 +594,7 @@ pub const OPERATIONS: &[ApiOperation] = &[
         )
     },
     ApiOperation {
-        params: &["prefix", "delimiter", "limit", "page"],
+        params: &["prefix", "delimiter", "limit", "page", "sample"],
         answers: &[(200, "CoordKeys")],
         refusals: &[400, 503],
         ..operation(

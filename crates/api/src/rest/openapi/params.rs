@@ -15,7 +15,7 @@ const COPIES: u64 = COPIES_MAX as u64;
 const WHOLE_MAX: u64 = i64::MAX as u64;
 
 /// Name, schema, meaning. What stands behind `@` tells parameters of the same name apart.
-const PARAMS: [(&str, Kind, &str); 58] = [
+const PARAMS: [(&str, Kind, &str); 60] = [
     ("{key}", Kind::Key, "The key, percent-encoded; slashes may stand as they are"),
     ("{ns}", Kind::Namespace, "The namespace"),
     ("{region}", Kind::Text, "The name of another region"),
@@ -128,6 +128,16 @@ const PARAMS: [(&str, Kind, &str); 58] = [
     ("client", Kind::Number(1, WHOLE_MAX), "Only watches of this client, by the id that /v1/clients shows"),
     ("after", Kind::Text, "Only leases with larger ids than this one, in hexadecimal"),
     ("page", Kind::Text, "next_page of the page before"),
+    (
+        "sample",
+        Kind::Number(1, 100),
+        "Say of each folder about how many bytes it takes, from so many of its first keys, up to 100",
+    ),
+    (
+        "order",
+        Kind::Text,
+        "oldest (the default) or newest first; while an upgrade from 0.1.0 is not finalized, oldest",
+    ),
     (
         "filter",
         Kind::Text,

@@ -26,7 +26,7 @@ const PALE: &str = r#"
     for (const node of document.querySelectorAll('body *')) {
         const style = getComputedStyle(node);
         const box = node.getBoundingClientRect();
-        if (!box.width || style.visibility === 'hidden' || node.closest('[disabled],.skeleton,.panel.stale,.skip')) continue;
+        if (!box.width || style.visibility === 'hidden' || node.closest('[disabled],.skeleton,.skip')) continue;
         const hasText = [...node.childNodes].some(child => child.nodeType === Node.TEXT_NODE && child.data.trim());
         if (hasText) {
             const ink = parse(node.namespaceURI.endsWith('svg') ? style.fill : style.color);

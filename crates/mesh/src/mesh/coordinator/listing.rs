@@ -1,8 +1,9 @@
-//! Lists the conflicts of a region. Every node returns its conflicts after a cursor; the replies are merged by time, and a
-//! conflict that several nodes noticed appears once. A page ends where the shortest reply ends, and names the nodes that did
-//! not answer.
+//! Lists the conflicts of a region, the oldest or the newest first. Every node returns its conflicts behind a cursor; the
+//! replies are merged by time, and a conflict that several nodes noticed appears once. A page ends where the shortest reply
+//! ends, and names the nodes that did not answer.
 
-use crate::conflict::Conflict;
+use crate::call::ListConflicts;
+use crate::conflict::{Conflict, ConflictOrder};
 use crate::frame::{Frame, OpId};
 use crate::mesh::coordinator::Coordinator;
 use crate::mesh::replica::Replica;
@@ -21,6 +22,7 @@ const PAGE_BYTES_SOFT: usize = 1024 * 1024;
 pub(in crate::mesh) struct ListOp {
     token: ReplyToken,
     limit: usize,
+    order: ConflictOrder,
     /// Nodes that were not heard yet.
     awaited: Vec<NodeId>,
     /// Nodes that will not be.
@@ -37,19 +39,46 @@ pub(in crate::mesh) struct LocalConflicts {
 }
 
 impl Replica {
-    fn conflict_page(&self, t: &Turn<'_>, after: Option<&Bytes>, limit: usize) -> LocalConflicts {
-        let (first, end) = rows::conflict_range();
-        let from = after.map_or(first.clone(), |after| Bytes::from([after.as_ref(), b"\0"].concat()));
+    fn conflict_page(&self, t: &Turn<'_>, list: &ListConflicts) -> LocalConflicts {
         let (mut conflicts, mut bytes, mut more) = (Vec::new(), 0, false);
-        self.storage.scan(t.rows, &from.max(first), &end, &mut |_, value| {
-            more = conflicts.len() >= limit.clamp(1, MESH_PAGE_KEYS_MAX) || bytes > PAGE_BYTES_SOFT;
+        let visit = &mut |_: &[u8], value: &Bytes| {
+            more = conflicts.len() >= list.limit.clamp(1, MESH_PAGE_KEYS_MAX) || bytes > PAGE_BYTES_SOFT;
             if !more {
                 bytes += value.len();
                 conflicts.push(value.clone());
             }
             !more
-        });
+        };
+        let (first, end) = rows::conflict_range();
+        let after = list.after.as_ref();
+        match list.order {
+            ConflictOrder::Oldest => {
+                let behind = |after: &Bytes| Bytes::from([after.as_ref(), b"\0"].concat()).max(first.clone());
+                self.storage.scan(t.rows, &after.map_or(first.clone(), behind), &end, visit);
+            }
+            ConflictOrder::Newest => {
+                let until = after.map_or(end.clone(), |after| after.clone().min(end).max(first.clone()));
+                self.storage.scan_down(t.rows, &first, &until, visit);
+            }
+        }
         LocalConflicts { conflicts, more }
+    }
+}
+
+impl ConflictOrder {
+    /// Of two places the one that comes first.
+    fn sooner(self, one: Bytes, other: Bytes) -> Bytes {
+        match self {
+            ConflictOrder::Oldest => one.min(other),
+            ConflictOrder::Newest => one.max(other),
+        }
+    }
+
+    fn sort(self, found: BTreeMap<Bytes, Conflict>) -> Vec<Conflict> {
+        match self {
+            ConflictOrder::Oldest => found.into_values().collect(),
+            ConflictOrder::Newest => found.into_values().rev().collect(),
+        }
     }
 }
 
@@ -85,21 +114,21 @@ impl Mesh {
         &mut self,
         t: &mut Turn<'_>,
         token: ReplyToken,
-        after: Option<Bytes>,
-        limit: usize,
+        list: ListConflicts,
         deadline: Instant,
     ) {
-        let limit = limit.clamp(1, MESH_PAGE_KEYS_MAX);
+        let list = ListConflicts { limit: list.limit.clamp(1, MESH_PAGE_KEYS_MAX), ..list };
         let nodes = self.membership.topology.members().iter().map(|member| member.node);
         let others: Vec<NodeId> = nodes.filter(|node| *node != self.membership.me).collect();
         let (awaited, missing): (Vec<_>, Vec<_>) =
             others.into_iter().partition(|node| self.membership.peers.may_ask(*node, t.now.at));
-        let page = self.replica.conflict_page(t, after.as_ref(), limit);
+        let page = self.replica.conflict_page(t, &list);
         let asked = awaited.clone();
-        let listing = ListOp { token, limit, awaited, missing, found: BTreeMap::new(), upto: None };
+        let ListConflicts { after, limit, order } = list;
+        let listing = ListOp { token, limit, order, awaited, missing, found: BTreeMap::new(), upto: None };
         let id = self.coordinator.begin(t, Operation::List(Box::new(listing)), deadline);
         for node in asked {
-            self.send(t, node, Frame::List { id, after: after.clone(), limit: limit as u16 });
+            self.send(t, node, Frame::List { id, after: after.clone(), limit: limit as u16, order });
         }
         self.step_listed(t, self.membership.me, id, page.conflicts, page.more);
     }
@@ -110,10 +139,9 @@ impl Mesh {
         t: &mut Turn<'_>,
         from: NodeId,
         id: OpId,
-        after: Option<&Bytes>,
-        limit: u16,
+        list: &ListConflicts,
     ) {
-        let LocalConflicts { conflicts, more } = self.replica.conflict_page(t, after, limit.into());
+        let LocalConflicts { conflicts, more } = self.replica.conflict_page(t, list);
         self.send(t, from, Frame::Listed { id, conflicts, more });
     }
 
@@ -134,7 +162,8 @@ impl Mesh {
         let found: Vec<Conflict> = conflicts.into_iter().filter_map(Conflict::decode).collect();
         if let Some(last) = found.last().filter(|_| more) {
             let last = last.cursor();
-            listing.upto = Some(listing.upto.take().map_or(last.clone(), |upto| upto.min(last)));
+            let upto = listing.upto.take().unwrap_or_else(|| last.clone());
+            listing.upto = Some(listing.order.sooner(upto, last));
         }
         for conflict in found {
             listing.found.entry(conflict.cursor()).or_insert(conflict);
@@ -151,12 +180,16 @@ impl Mesh {
 
 /// Behind the frontier a node may have more, so the page ends there.
 fn answer(t: &mut Turn<'_>, listing: ListOp) {
-    let ListOp { token, limit, mut missing, found, upto, .. } = listing;
+    let ListOp { token, limit, order, mut missing, found, upto, .. } = listing;
     missing.sort_unstable();
-    let early = |cursor: &Bytes| upto.as_ref().is_none_or(|upto| cursor <= upto);
-    let n_early = found.keys().filter(|cursor| early(cursor)).count();
+    let mut conflicts = order.sort(found);
+    let is_early = |conflict: &Conflict| {
+        let place = conflict.cursor();
+        upto.as_ref().is_none_or(|upto| order.sooner(place.clone(), upto.clone()) == place)
+    };
+    let n_early = conflicts.iter().take_while(|conflict| is_early(conflict)).count();
     let is_whole = upto.is_none() && n_early <= limit;
-    let conflicts: Vec<Conflict> = found.into_values().take(n_early.min(limit)).collect();
+    conflicts.truncate(n_early.min(limit));
     let next = conflicts.last().map(Conflict::cursor).filter(|_| !is_whole);
     t.out.replies.push((token, Reply::Listed(Box::new(ConflictPage { conflicts, next, missing }))));
 }

@@ -2,13 +2,14 @@
 //! nodes contribute to.
 
 use super::*;
-use crate::conflict::ConflictRule;
+use crate::call::ListConflicts;
+use crate::conflict::{ConflictOrder, ConflictRule};
 use crate::request::ConflictPage;
 use crate::ring::Partition;
 use std::collections::BTreeSet;
 
-fn listed(world: &mut World, node: u64, after: Option<Bytes>, limit: usize) -> ConflictPage {
-    match world.call(node, Request::Conflicts { after, limit }) {
+fn listed(world: &mut World, node: u64, list: ListConflicts) -> ConflictPage {
+    match world.call(node, Request::Conflicts(list)) {
         Reply::Listed(listed) => *listed,
         other => panic!("{other:?}"),
     }
@@ -66,7 +67,7 @@ fn conflicts_of_all_nodes_are_one_list_that_names_missing_nodes() {
         world.run(SECOND);
         assert!(asked.iter().all(|token| world.replies.contains_key(token)));
     }
-    let whole = listed(&mut world, 4, None, 100);
+    let whole = listed(&mut world, 4, ListConflicts { limit: 100, ..ListConflicts::default() });
     assert_eq!((whole.next.clone(), whole.missing.len()), (None, 0));
     let places: Vec<Bytes> = whole.conflicts.iter().map(crate::conflict::Conflict::cursor).collect();
     assert!(places.is_sorted() && places.len() == places.iter().collect::<BTreeSet<_>>().len(), "each once");
@@ -76,19 +77,26 @@ fn conflicts_of_all_nodes_are_one_list_that_names_missing_nodes() {
         names.iter().map(|name| key(name)).collect(),
         "each conflict once, whichever node noticed it"
     );
+    assert_eq!(paged(&mut world, ConflictOrder::Oldest), places);
+    let newest_first: Vec<Bytes> = places.into_iter().rev().collect();
+    assert_eq!(paged(&mut world, ConflictOrder::Newest), newest_first);
+    world.crash(NodeId(5));
+    let all = ListConflicts { limit: 100, ..ListConflicts::default() };
+    assert_eq!(listed(&mut world, 1, all).missing, [NodeId(5)]);
+}
+
+/// The places of all conflicts, by pages of five.
+fn paged(world: &mut World, order: ConflictOrder) -> Vec<Bytes> {
     let (mut paged, mut after) = (Vec::new(), None);
     loop {
-        let page = listed(&mut world, 2, after, 5);
+        let page = listed(world, 2, ListConflicts { after, limit: 5, order });
         assert!(page.conflicts.len() <= 5);
         paged.extend(page.conflicts.iter().map(crate::conflict::Conflict::cursor));
         match page.next {
             Some(next) => after = Some(next),
-            None => break,
+            None => return paged,
         }
     }
-    assert_eq!(paged, places);
-    world.crash(NodeId(5));
-    assert_eq!(listed(&mut world, 1, None, 100).missing, [NodeId(5)]);
 }
 
 #[test]
