@@ -89,7 +89,7 @@ pub fn schemas() -> Map<String, Value> {
         "KeysOrEntries": schema(&[], object!({ "operations": [
             { "get": "user_a" }, { "put": { "key": "user_b", "value": "200" } }, { "delete": "user_c" },
         ] })),
-        "Argument": schema(&[], object!({ "amount": 5, "element": "blue", "fields": { "name": "Ann" } })),
+        "Argument": schema(&[], object!({ "amount": 5, "bound": 0, "element": "blue", "fields": { "name": "Ann" } })),
         "Places": schema(&["peers"], object!({ "peers": ["10.1.0.1:2380", "10.1.0.2:2380"] })),
         "HomeWanted": schema(&["region"], object!({
             "region": "eu-west", "prefix": "eu/", "lease_ms": 10_000, "epoch": 2,
@@ -127,7 +127,9 @@ pub fn schemas() -> Map<String, Value> {
         "Committed": schema(&["status", "vector_clock"], object!({
             "status": "committed", "vector_clock": { "us-east": 43 },
         })),
-        "Merged": schema(&[], object!({ "value": 127, "state": { "us-east": 80 } })),
+        "Merged": schema(&[], object!({
+            "value": 127, "state": { "us-east": 80 }, "bound": 0, "rights": { "us-east": 80 },
+        })),
         "Namespace": schema(&["namespace", "n"], object!({
             "namespace": "shop", "n": 3, "default_type": "lww_register", "conflict_policy": "LWW",
         })),

@@ -20,6 +20,7 @@ const PARAMS: [(&str, Kind, &str); 56] = [
         Kind::Choice(&[
             "counter",
             "gcounter",
+            "bounded_counter",
             "set",
             "register",
             "delta_numeric",
@@ -38,6 +39,7 @@ const PARAMS: [(&str, Kind, &str); 56] = [
         Kind::Choice(&[
             "increment",
             "decrement",
+            "reserve",
             "add",
             "remove",
             "contains",
@@ -52,7 +54,7 @@ const PARAMS: [(&str, Kind, &str); 56] = [
             "observe",
             "delete",
         ]),
-        "Counters: increment, decrement. Sets: add, remove, contains. Registers: set. Numerics: add, subtract, set. Maps and sorted sets: set, increment, remove, contains, get. Lists: push, insert, set, remove, pop, get. Flags: enable, disable. HyperLogLogs: observe",
+        "Counters: increment, decrement; with a bound also reserve. Sets: add, remove, contains. Registers: set. Numerics: add, subtract, set. Maps and sorted sets: set, increment, remove, contains, get. Lists: push, insert, set, remove, pop, get. Flags: enable, disable. HyperLogLogs: observe",
     ),
     (
         "type",

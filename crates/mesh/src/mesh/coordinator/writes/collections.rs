@@ -24,7 +24,7 @@ use crate::mesh::{Client, Mesh, Operation, Turn};
 use crate::moves::majority;
 use crate::mutant::Mutant;
 use crate::op::{self, Op, WriteEvent};
-use crate::record::Record;
+use crate::record::{Kind, Record};
 use crate::request::{Level, Reply, Write};
 use base::limits::MESH_NAME_BYTES_MAX;
 use base::mutant::planted;
@@ -55,6 +55,27 @@ pub(in crate::mesh) struct GatherOp {
 }
 
 impl GatherOp {
+    fn new(
+        client: Client,
+        write: Arc<Write>,
+        origin: Option<WriteOrigin>,
+        route: Arc<Route>,
+        without_collections_support: BTreeSet<NodeId>,
+    ) -> GatherOp {
+        let (heard, declined, found) = (Vec::new(), BTreeSet::new(), FoundElements::default());
+        GatherOp {
+            client,
+            write,
+            origin,
+            route,
+            heard,
+            declined,
+            without_collections_support,
+            found,
+            after: None,
+        }
+    }
+
     /// How it began.
     pub fn begun(self) -> (Client, Arc<Write>, Option<WriteOrigin>) {
         (self.client, self.write, self.origin)
@@ -192,18 +213,26 @@ impl Mesh {
         }
         let without_collections_support =
             if is_here { BTreeSet::new() } else { self.without_collections_support(t, &write) };
-        let (heard, declined, found) = (Vec::new(), BTreeSet::new(), FoundElements::default());
-        let gathering = GatherOp {
-            client,
-            write,
-            origin,
-            route,
-            heard,
-            declined,
-            without_collections_support,
-            found,
-            after: None,
-        };
+        let gathering = GatherOp::new(client, write, origin, route, without_collections_support);
+        self.begin_gather(t, gathering, deadline);
+    }
+
+    /// Asks the nodes that have not shown yet that they know more than those of 0.1.0, before something is created that those could
+    /// not keep.
+    pub(super) fn ask_before_creating(
+        &mut self,
+        t: &mut Turn<'_>,
+        client: Client,
+        write: Arc<Write>,
+        origin: Option<WriteOrigin>,
+        route: Arc<Route>,
+        deadline: Instant,
+    ) {
+        let silent = self.without_collections_support(t, &write);
+        self.begin_gather(t, GatherOp::new(client, write, origin, route, silent), deadline);
+    }
+
+    fn begin_gather(&mut self, t: &mut Turn<'_>, gathering: GatherOp, deadline: Instant) {
         let (key, question) = (gathering.write.key.clone(), gathering.question());
         let (list, elsewhere) = (gathering.route.read.clone(), gathering.without_collections_support.clone());
         let id = self.coordinator.begin(t, Operation::Gather(Box::new(gathering)), deadline);
@@ -219,7 +248,7 @@ impl Mesh {
     }
 
     /// The nodes that must show that they know collections before one is created: all replicas of the key, and one of each other region.
-    fn without_collections_support(&mut self, t: &Turn<'_>, write: &Write) -> BTreeSet<NodeId> {
+    pub(super) fn without_collections_support(&mut self, t: &Turn<'_>, write: &Write) -> BTreeSet<NodeId> {
         let Some(shard) = self.membership.shard_of(&write.key) else { return BTreeSet::new() };
         let route = self.membership.route(shard.partition, shard.copies).clone();
         let mut nodes: BTreeSet<NodeId> =
@@ -267,11 +296,16 @@ impl Mesh {
         let heard = std::mem::take(&mut gathering.heard);
         let is_gone = |record: &Record| heard.iter().any(|heard| heard.marks.cover(record));
         let is_other = |record: &&Record| {
-            !record.is_collection() && (record.is_live(t.now.wall_ms) || record.ballot().is_some())
+            let is_other = !record.is_collection() && record.kind != gathering.write.kind;
+            is_other && (record.is_live(t.now.wall_ms) || record.ballot().is_some())
         };
         let mut records = heard.iter().filter_map(|heard| heard.record.as_ref()).filter(|one| !is_gone(one));
         if records.any(|record| is_other(&record)) {
             return self.reply(t, gathering.client, Reply::Refused(Code::WrongType));
+        }
+        if gathering.write.kind == Kind::BoundedCounter {
+            let GatherOp { client, write, origin, .. } = *gathering;
+            return self.coordinate(t, client, write, origin, pending.deadline);
         }
         let upto = gathering.found.take(&heard, inserted_at(&gathering.write.op).is_some());
         if self.replica.is_forged(&gathering.found.seen) {
