@@ -75,7 +75,7 @@ async function operateOnCollection(redraw, kind, { word, label, fields, argument
 // Types that begin with an operation and not with a value.
 async function begin(redraw) {
   const { key } = state;
-  const values = await ask({ title: `Begin ${key}`, text: "A collection begins with its first operation.", fields: [{ name: "type", label: "Type", options: ["bigset", "map", "sorted_set", "list", "flag", "hyperloglog", "orset", "pncounter"], value: "bigset" }], action: "Next" });
+  const values = await ask({ title: `Begin ${key}`, text: "A collection begins with its first operation.", fields: [{ name: "type", label: "Type", options: ["bigset", "map", "sorted_set", "list", "flag", "hyperloglog", "orset", "pncounter", "bounded_counter"], value: "bigset" }], action: "Next" });
   if (!values) return;
   if (isCollection(values.type)) operateOnCollection(redraw, values.type, new Collection("", values.type).operations()[0]);
   else operate(redraw, ...OPERATIONS[values.type][0]);
@@ -92,6 +92,7 @@ async function operate(redraw, kind, word, label, name) {
 const OPERATIONS = {
   pncounter: [["counter", "increment", "Add", "amount"], ["counter", "decrement", "Subtract", "amount"]],
   gcounter: [["gcounter", "increment", "Add", "amount"]],
+  bounded_counter: [["bounded_counter", "increment", "Add", "amount"], ["bounded_counter", "decrement", "Subtract", "amount"]],
   orset: [["set", "add", "Add element", "element"], ["set", "remove", "Remove element", "element"]],
   delta_numeric: [["delta_numeric", "add", "Add", "delta"], ["delta_numeric", "subtract", "Subtract", "delta"]],
 };
@@ -129,7 +130,8 @@ function keyPanel(redraw) {
     const { key, clock, collection } = state;
     const text = collection ? "The collection is deleted in every region, with every element that the node which takes the delete knows of." : "The key is deleted in every region, if nothing is there that this page has not shown.";
     const sure = await ask({ title: `Delete ${key}`, text, action: "Delete", danger: true });
-    if (sure) changed(redraw, () => collection ? crdt(key, "delete", {}, collection.kind) : del(`${base()}/data/${segment(key)}`, {}, condition(clock)), "Deleted");
+    const kind = collection ? collection.kind : found.type === "bounded_counter" ? found.type : null;
+    if (sure) changed(redraw, () => kind ? crdt(key, "delete", {}, kind) : del(`${base()}/data/${segment(key)}`, {}, condition(clock)), "Deleted");
   };
   return panel(state.key, {
     id: "value", data: found, error: state.foundError,

@@ -5,6 +5,7 @@
 
 mod access;
 mod batch;
+mod bounded;
 mod clock;
 mod cluster;
 mod collection_changes;

@@ -210,6 +210,13 @@ codes! {
     RequestIdExpired = 131, FailedPrecondition, "althing: the request id is older than requests are remembered";
     /// The elements of a collection are rows of their own, for which these are not there yet.
     NotForCollections = 132, InvalidArgument, "althing: a collection takes no condition, fence, expiry, request id or stand-in yet";
+    // Bounded counters.
+    BelowBound = 140, FailedPrecondition, "althing: the counter would fall below its bound";
+    /// Nothing was changed; the rights are on their way, or their owners are away.
+    RightsElsewhere = 141, Unavailable, "althing: what may be subtracted is in other regions or with nodes that do not answer, nothing was changed";
+    BoundDiffers = 142, FailedPrecondition, "althing: the counter has another bound";
+    /// Several nodes change its parts, each for itself.
+    NotForBoundedCounters = 143, InvalidArgument, "althing: a bounded counter takes no condition, fence, expiry or stand-in, and is not linearizable";
     /// Forged, of another key, or from before everything about the key was forgotten.
     UnknownContext = 124, InvalidArgument, "althing: the context names writes of the key that no replica knows";
     // Users, roles and permissions.

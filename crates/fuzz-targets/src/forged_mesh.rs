@@ -5,7 +5,7 @@ use crate::input::Input;
 use base::NodeId;
 use bytes::Bytes;
 use mesh::{
-    Actor, Attributes, Ballot, Body, Buckets, ConflictOrder, Context, Dot, Epoch, ExchangeAnswer,
+    Actor, Attributes, Ballot, Body, BoundedChange, BoundedOp, Buckets, ConflictOrder, Context, Dot, Epoch, ExchangeAnswer,
     ExchangeEntry, ExchangePage, Frame, Header, Key, Kind, Member, MemberState, NamespaceCopies, Op, OpId,
     Partition, Query, Record, RegionHeartbeat, RegionId, Round, Shard, Stamp, StampCheck, StoreOutcome,
     StoreReason, Topology, Watermarks, Write, WriteOrigin, Writer,
@@ -216,14 +216,28 @@ fn write(input: &mut Input<'_>, facts: &MeshFacts) -> Write {
 pub fn op(input: &mut Input<'_>) -> Op {
     let value = Bytes::copy_from_slice(input.string());
     let amount = i128::from(input.number(&[])) << (input.byte() % 64);
-    match input.choice(6) {
+    match input.choice(7) {
         0 => Op::Put(value),
         1 => Op::Delete,
         2 => Op::Add(amount),
         3 => Op::Assign(-amount),
         4 => Op::Insert(value),
-        _ => Op::Remove(value),
+        5 => Op::Remove(value),
+        _ => Op::Bounded(bounded(input)),
     }
+}
+
+fn bounded(input: &mut Input<'_>) -> BoundedOp {
+    let amount = input.number(&[]);
+    let to = Actor { node: NodeId(u64::from(input.byte())), ..Actor::default() };
+    let change = match input.choice(5) {
+        0 => BoundedChange::Add(amount),
+        1 => BoundedChange::Subtract(amount),
+        2 => BoundedChange::Reserve(amount),
+        3 => BoundedChange::Give { to, amount },
+        _ => BoundedChange::Want(amount),
+    };
+    BoundedOp { change, bound: input.flag().then_some(-9) }
 }
 
 fn actor(input: &mut Input<'_>, facts: &MeshFacts) -> Actor {

@@ -108,8 +108,9 @@ pub fn without_repeats(record: &Record, request: u64, attempts: &[Attempt]) -> O
     }
     let mut settled = record.clone();
     match &mut settled.body {
-        // The order of last writes is in their stamps, and an element is there once however often it was put there.
-        Body::Register(_) | Body::Set(_) | Body::Collection(_) => return None,
+        // The order of last writes is in their stamps, and an element is there once however often it was put there. What was added
+        // to a bounded counter may be spent already, and cannot be taken back.
+        Body::Register(_) | Body::Set(_) | Body::Bounded(_) | Body::Collection(_) => return None,
         Body::Counter(counter) => take_back(counter, request, repeats),
         Body::Siblings(siblings) => {
             siblings.drop_dots(&repeats.iter().map(|attempt| attempt.dot).collect::<Vec<_>>());

@@ -101,7 +101,7 @@ pub use index::{is_value as is_index_value, rows as index_rows};
 pub use json::Json;
 pub use key::Key;
 pub use merge::merge;
-pub use op::{Attributes, Op, WriteEvent, apply as apply_op};
+pub use op::{Attributes, BoundedChange, BoundedOp, Op, WriteEvent, apply as apply_op};
 pub use record::{Body, Fence, Header, Kind, METADATA_MAX, Record};
 pub use restored::{
     RestoreRun, element_of_row as saved_element_of_row, joined as joined_copies,

@@ -78,6 +78,11 @@ fn join_bodies(greater: &Record, lesser: &Record) -> Body {
         (Body::Siblings(left), Body::Siblings(right)) => {
             Body::Siblings(Siblings::join((left, left_seen), (right, right_seen)))
         }
+        (Body::Bounded(left), Body::Bounded(right)) => {
+            let mut joined = left.clone();
+            joined.join(right);
+            Body::Bounded(joined)
+        }
         (body, _) => body.clone(),
     }
 }

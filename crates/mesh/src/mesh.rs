@@ -107,6 +107,7 @@ impl Mesh {
             Input::RemoteFrame { .. } if self.membership.readiness.is_unenrolled() => {}
             Input::RemoteFrame { region, from, envelope } => self.step_remote(t, region, from, envelope),
         }
+        self.step_bounded(t);
     }
 
     /// Ends a turn: what was put in it becomes a batch, and maybe a flush.
@@ -334,6 +335,7 @@ impl Mesh {
                     t.out.replies.push((token, Reply::Batch(replies)));
                 }
             }
+            Client::Unasked => {}
             Client::SessionRead(id) => self.session_read_done(t, id, reply),
             Client::GlobalRead(id) => self.global_read_local(t, id, reply),
             Client::ScanRead(id, at) => self.scan_read_done(t, id, at, reply),

@@ -145,6 +145,14 @@ base::mutants! {
     RunsMixed = "runs-mixed",
     /// A bounded counter is lowered by more than its actor has rights to.
     RightsUnchecked = "rights-unchecked",
+    /// What an actor has given away of a bounded counter it still owns.
+    RightsGivenTwice = "rights-given-twice",
+    /// No owner of rights gives any to an actor that wants some.
+    WantsUnheard = "wants-unheard",
+    /// A bounded counter that was deleted goes on with the rights that it had.
+    RightsOutliveDelete = "rights-outlive-delete",
+    /// Of a bounded counter that is not here, none of the others is asked before it is created.
+    BoundUnasked = "bound-unasked",
     /// A removal from a collection acts on what its coordinator has, and asks no other replica.
     RemovalUnasked = "removal-unasked",
     /// A read shows elements that fewer replicas have than it asked.
@@ -230,6 +238,10 @@ impl Mutant {
         Mutant::OldScoreStays,
         Mutant::RunsMixed,
         Mutant::RightsUnchecked,
+        Mutant::RightsGivenTwice,
+        Mutant::WantsUnheard,
+        Mutant::RightsOutliveDelete,
+        Mutant::BoundUnasked,
         Mutant::RemovalUnasked,
         Mutant::ElementsNotRepaired,
         Mutant::HeaderNotCompared,

@@ -2,8 +2,8 @@
 //! The local record, the operation and the new dot go in; the new state and the delta that takes any other
 //! replica there come out, or a refusal. The delta is small for mergeable kinds and the whole for a register.
 
-use crate::actor::{Dot, RegionId};
-use crate::collection::CollectionOp;
+use crate::actor::{Actor, Dot, RegionId};
+use crate::collection::{BoundedCounter, CollectionOp};
 use crate::context::Context;
 use crate::counter::CounterState;
 use crate::hlc::Stamp;
@@ -34,8 +34,42 @@ pub enum Op {
     Remove(Bytes),
     /// For collections: operations on elements, one after the other and all in one change.
     Elements(Vec<CollectionOp>),
+    /// For bounded counters.
+    Bounded(BoundedOp),
     /// For every kind: the record of a backup, where there is nothing or what it replaces.
     Restore(Bytes),
+}
+
+/// An operation on a bounded counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoundedOp {
+    pub change: BoundedChange,
+    /// The bound of a counter that is not there yet, or the one that it must have.
+    pub bound: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoundedChange {
+    Add(u64),
+    Subtract(u64),
+    /// The node that takes it is to own so many rights.
+    Reserve(u64),
+    /// Between nodes: the node that takes it hands rights over, or says that it needs more.
+    Give {
+        to: Actor,
+        amount: u64,
+    },
+    Want(u64),
+}
+
+impl BoundedOp {
+    /// The rights that the node needs which carries it out.
+    pub fn rights_needed(&self) -> u64 {
+        match self.change {
+            BoundedChange::Subtract(amount) | BoundedChange::Reserve(amount) => amount,
+            _ => 0,
+        }
+    }
 }
 
 impl Op {
@@ -48,7 +82,7 @@ impl Op {
             | Op::Remove(bytes)
             | Op::Restore(bytes) => bytes.len(),
             Op::Elements(ops) => ops.iter().map(CollectionOp::bytes).sum(),
-            Op::Delete | Op::Add(_) | Op::Assign(_) => 0,
+            Op::Delete | Op::Add(_) | Op::Assign(_) | Op::Bounded(_) => 0,
         }
     }
 
@@ -63,7 +97,7 @@ impl Op {
         match self {
             Op::Put(_) => kind == Kind::Register,
             Op::Delete | Op::Remove(_) | Op::Assign(_) | Op::Restore(_) => true,
-            Op::Replace(_) | Op::Add(_) | Op::Insert(_) | Op::Elements(_) => false,
+            Op::Replace(_) | Op::Add(_) | Op::Insert(_) | Op::Elements(_) | Op::Bounded(_) => false,
         }
     }
 }
@@ -138,7 +172,7 @@ pub fn apply(
     let mut body = match op {
         Op::Restore(saved) => {
             let is_live = local.is_some_and(|local| local.is_live(event.wall_ms));
-            restored::put(&mut full, saved, is_live, &mut seen)?
+            restored::put(&mut full, saved, (is_live, event.dot.actor), &mut seen)?
         }
         op => change(&mut full, op, attributes, event, &mut seen)?,
     };
@@ -151,7 +185,8 @@ pub fn apply(
     let recent = attributes.request.map(|request| RecentRequest { stamp: event.stamp, request });
     let recent: Vec<RecentRequest> = recent.into_iter().collect();
     full.recent = join_recent(&full.recent, &recent);
-    if full.kind.is_last_write_wins() {
+    let begins_again = full.kind == Kind::BoundedCounter && local.is_some_and(|local| local.era != full.era);
+    if full.kind.is_last_write_wins() || begins_again {
         read.into_iter().for_each(|read| full.context.join(read));
         return Ok(Written { delta: None, full });
     }
@@ -175,6 +210,9 @@ fn start(local: Option<&Record>, kind: Kind, op: &Op, wall_ms: u64) -> Result<Re
             recent: Vec::new(),
         });
     };
+    if local.kind == Kind::BoundedCounter && (*op == Op::Delete || kind == local.kind) {
+        return start_bounded(local, op, wall_ms);
+    }
     if local.kind == kind || *op == Op::Delete {
         return Ok(local.clone());
     }
@@ -183,6 +221,18 @@ fn start(local: Option<&Record>, kind: Kind, op: &Op, wall_ms: u64) -> Result<Re
     }
     let era = local.era.checked_add(1).ok_or(Code::NumberTooLarge)?;
     Ok(Record { era, kind, body: kind.empty_body(), created_ms: wall_ms, ..local.clone() })
+}
+
+/// A bounded counter that was deleted, or has expired, begins another life: rights of the one before count in it no more, neither
+/// those that are known here nor those that others are spending meanwhile.
+fn start_bounded(local: &Record, op: &Op, wall_ms: u64) -> Result<Record, Code> {
+    let ends = *op == Op::Delete && !local.is_tombstone() || local.is_expired(wall_ms);
+    let created_ms = if ends || local.is_tombstone() { wall_ms } else { local.created_ms };
+    if !ends || planted(Mutant::RightsOutliveDelete) {
+        return Ok(Record { created_ms, ..local.clone() });
+    }
+    let era = local.era.checked_add(1).ok_or(Code::NumberTooLarge)?;
+    Ok(Record { era, body: local.kind.empty_body(), created_ms, ..local.clone() })
 }
 
 /// A put or a delete replaces all attributes; the others keep what they do not mention.
@@ -227,7 +277,8 @@ fn clear(body: &mut Body, seen: &mut Context) -> Option<CounterState> {
         Body::Counter(counter) => return Some(counter.clear()),
         Body::Set(set) => set.clear(seen),
         Body::Siblings(siblings) => siblings.clear(seen),
-        Body::Collection(_) => {}
+        // It has begun another life.
+        Body::Bounded(_) | Body::Collection(_) => {}
     }
     None
 }
@@ -245,6 +296,11 @@ fn change(
         (Body::Register(value), Op::Delete) => *value = Bytes::new(),
         (Body::Counter(counter), op) => {
             return change_counter(counter, full.kind, op, event).map(Body::Counter);
+        }
+        (Body::Bounded(_), Op::Delete) => {}
+        (Body::Bounded(counter), Op::Bounded(op)) => {
+            change_bounded(counter, *op, event.dot.actor)?;
+            // All of it travels: what was taken never arrives before the rights to it, so that no reader is shown less than the bound.
         }
         (Body::Set(set), Op::Insert(element)) => {
             return Ok(Body::Set(set.add(element.clone(), event.dot, seen)));
@@ -272,6 +328,25 @@ fn change(
         _ => return Err(Code::WrongType),
     }
     Ok(full.body.clone())
+}
+
+fn change_bounded(counter: &mut BoundedCounter, op: BoundedOp, me: Actor) -> Result<(), Code> {
+    if counter.is_vacant() {
+        *counter = BoundedCounter::new(op.bound.unwrap_or(0));
+    }
+    if op.bound.is_some_and(|bound| bound != counter.bound()) {
+        return Err(Code::BoundDiffers);
+    }
+    let short = if counter.above() < op.rights_needed() { Code::BelowBound } else { Code::RightsElsewhere };
+    match op.change {
+        BoundedChange::Add(amount) => counter.add(me, amount).map(drop),
+        BoundedChange::Subtract(amount) => counter.subtract(me, amount)?.map(drop).ok_or(short),
+        BoundedChange::Reserve(amount) if counter.rights(me) < amount => Err(short),
+        BoundedChange::Reserve(_) => Ok(()),
+        // What is not owned is not given.
+        BoundedChange::Give { to, amount } => counter.give(me, to, amount).map(drop),
+        BoundedChange::Want(amount) => counter.want(me, amount).map(drop),
+    }
 }
 
 fn change_counter(

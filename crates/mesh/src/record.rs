@@ -8,7 +8,9 @@ mod tests;
 
 use crate::actor::{Actor, Dot, RegionId};
 use crate::ballot::Ballot;
-use crate::collection::{CollectionDelta, CollectionHeader, CollectionKind, CollectionType, ElementEntry};
+use crate::collection::{
+    BoundedCounter, CollectionDelta, CollectionHeader, CollectionKind, CollectionType, ElementEntry,
+};
 use crate::context::Context;
 use crate::counter::{CounterState, CounterSums};
 use crate::hlc::Stamp;
@@ -41,6 +43,8 @@ pub enum Kind {
     HyperLogLog = 11,
     /// A set of any size.
     BigSet = 12,
+    /// A counter that is never below its bound.
+    BoundedCounter = 13,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +53,7 @@ pub enum Body {
     Counter(CounterState),
     Set(OrSet),
     Siblings(Siblings),
+    Bounded(Box<BoundedCounter>),
     Collection(Box<CollectionBody>),
 }
 
@@ -152,7 +157,7 @@ pub struct Record {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 13] = [
+    pub const ALL: [Kind; 14] = [
         Kind::Register,
         Kind::GrowingCounter,
         Kind::Counter,
@@ -166,6 +171,7 @@ impl Kind {
         Kind::List,
         Kind::HyperLogLog,
         Kind::BigSet,
+        Kind::BoundedCounter,
     ];
 
     pub fn from_number(number: u8) -> Option<Kind> {
@@ -195,6 +201,7 @@ impl Kind {
             Kind::List => empty_collection(CollectionKind::List),
             Kind::HyperLogLog => empty_collection(CollectionKind::HyperLogLog),
             Kind::BigSet => empty_collection(CollectionKind::Set),
+            Kind::BoundedCounter => Body::Bounded(Box::new(BoundedCounter::vacant())),
         }
     }
 }
@@ -212,6 +219,7 @@ impl Body {
             Body::Counter(counter) => counter.is_empty(),
             Body::Set(set) => set.is_empty(),
             Body::Siblings(siblings) => siblings.is_empty(),
+            Body::Bounded(counter) => counter.is_vacant(),
             Body::Collection(body) => match &**body {
                 CollectionBody::Header(header) | CollectionBody::Changed(header, _) => {
                     header.count == 0 && header.sweep.is_none()
@@ -264,9 +272,7 @@ impl Record {
     pub fn sums_by(&self, actor: Actor) -> CounterSums {
         match &self.body {
             Body::Counter(counter) => counter.sums_by(actor),
-            Body::Register(_) | Body::Set(_) | Body::Siblings(_) | Body::Collection(_) => {
-                CounterSums::default()
-            }
+            _ => CounterSums::default(),
         }
     }
 
@@ -327,6 +333,19 @@ impl Record {
     pub fn are_of_collection(bytes: &[u8]) -> bool {
         let kind = bytes.get(1).and_then(|number| Kind::from_number(*number));
         kind.is_some_and(|kind| kind.collection().is_some())
+    }
+
+    /// The state of a counter with a bound, where this is one that was not deleted.
+    pub fn bounded(&self) -> Option<&BoundedCounter> {
+        match &self.body {
+            Body::Bounded(counter) if !self.is_tombstone() => Some(counter),
+            _ => None,
+        }
+    }
+
+    /// Whether no ballot can decide about it: its parts are changed by several nodes, each for itself.
+    pub fn is_never_decided(&self) -> bool {
+        self.is_collection() || self.bounded().is_some()
     }
 
     pub fn is_collection(&self) -> bool {

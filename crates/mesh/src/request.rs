@@ -2,7 +2,7 @@
 //! request on to a replica. An answer never claims more than is known: a write that fewer than it wanted have
 //! acknowledged is indeterminate, not failed.
 
-use crate::actor::RegionId;
+use crate::actor::{Actor, RegionId};
 use crate::call::ListConflicts;
 use crate::collection::{CollectionOp, ElementEntry, ScorePaging};
 use crate::conflict::Conflict;
@@ -12,12 +12,12 @@ use crate::frame::ELEMENTS_MAX;
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::mutant::Mutant;
-use crate::op::{Attributes, Op};
+use crate::op::{Attributes, BoundedChange, BoundedOp, Op};
 use crate::query::Query;
 use crate::record::{Fence, Kind, Record};
 use crate::session::Session;
 use crate::topology::Epoch;
-use base::codec::{Reader, put_bytes, put_varint};
+use base::codec::{Reader, put_bytes, put_signed, put_varint};
 use base::mutant::planted;
 use base::{Code, NodeId};
 use bytes::{BufMut, Bytes};
@@ -352,6 +352,10 @@ fn encode_op(op: &Op, out: &mut Vec<u8>) {
             ops.iter().for_each(|op| op.encode(out));
         }
         Op::Delete => out.push(2),
+        Op::Bounded(op) => {
+            out.push(11);
+            encode_bounded(op, out);
+        }
         Op::Add(amount) | Op::Assign(amount) => {
             out.push(if matches!(op, Op::Add(_)) { 3 } else { 4 });
             out.put_i128_le(*amount);
@@ -378,8 +382,38 @@ fn decode_op(reader: &mut Reader) -> Option<Op> {
             Op::Elements((0..count).map(|_| CollectionOp::decode(reader)).collect::<Option<Vec<_>>>()?)
         }
         10 => Op::Replace(reader.bytes()?),
+        11 => Op::Bounded(decode_bounded(reader)?),
         _ => return None,
     })
+}
+
+fn encode_bounded(op: &BoundedOp, out: &mut Vec<u8>) {
+    let (number, amount) = match op.change {
+        BoundedChange::Add(amount) => (1, amount),
+        BoundedChange::Subtract(amount) => (2, amount),
+        BoundedChange::Reserve(amount) => (3, amount),
+        BoundedChange::Give { amount, .. } => (4, amount),
+        BoundedChange::Want(amount) => (5, amount),
+    };
+    out.push(number);
+    put_varint(out, amount);
+    if let BoundedChange::Give { to, .. } = op.change {
+        to.encode(out);
+    }
+    put_option(out, op.bound, put_signed);
+}
+
+fn decode_bounded(reader: &mut Reader) -> Option<BoundedOp> {
+    let (number, amount) = (reader.u8()?, reader.varint()?);
+    let change = match number {
+        1 => BoundedChange::Add(amount),
+        2 => BoundedChange::Subtract(amount),
+        3 => BoundedChange::Reserve(amount),
+        4 => BoundedChange::Give { to: Actor::decode(reader)?, amount },
+        5 => BoundedChange::Want(amount),
+        _ => return None,
+    };
+    Some(BoundedOp { change, bound: option(reader, Reader::signed)? })
 }
 
 fn encode_attributes(attributes: &Attributes, out: &mut Vec<u8>) {

@@ -4,7 +4,7 @@
 //! of the old ring, and would be taken to have done what that one did.
 
 use crate::actor::{Actor, Dot, RegionId};
-use crate::collection::CollectionOp;
+use crate::collection::{BoundedCounter, CollectionOp};
 use crate::context::Context;
 use crate::key::Key;
 use crate::merge::merge;
@@ -90,6 +90,8 @@ fn renamed(record: &Record, run: RestoreRun) -> Record {
         Body::Counter(counter) => Body::Counter(counter.renamed(|actor| run.actor(actor))),
         Body::Set(set) => Body::Set(set.renamed(|dot| run.dot(dot))),
         Body::Siblings(siblings) => Body::Siblings(siblings.renamed(|dot| run.dot(dot))),
+        // Its rights go to the node that restores it.
+        Body::Bounded(counter) => Body::Bounded(counter.clone()),
         Body::Collection(body) => Body::Collection(body.clone()),
     };
     let header = Header {
@@ -104,7 +106,12 @@ fn renamed(record: &Record, run: RestoreRun) -> Record {
 }
 
 /// Puts what was saved into a record. A register replaces what is there; a mergeable value would be mixed with it, and is refused.
-pub(crate) fn put(full: &mut Record, saved: &Bytes, is_live: bool, seen: &mut Context) -> Result<Body, Code> {
+pub(crate) fn put(
+    full: &mut Record,
+    saved: &Bytes,
+    (is_live, actor): (bool, Actor),
+    seen: &mut Context,
+) -> Result<Body, Code> {
     let saved =
         Record::decode(saved.clone()).filter(|saved| saved.kind == full.kind).ok_or(Code::BadRequest)?;
     if is_live && !full.kind.is_last_write_wins() {
@@ -116,6 +123,10 @@ pub(crate) fn put(full: &mut Record, saved: &Bytes, is_live: bool, seen: &mut Co
         (Body::Register(value), Body::Register(saved)) => {
             *value = saved.clone();
             return Ok(full.body.clone());
+        }
+        (Body::Bounded(counter), Body::Bounded(saved)) => {
+            **counter = BoundedCounter::new(saved.bound());
+            return Ok(Body::Bounded(Box::new(counter.add(actor, saved.above())?)));
         }
         (Body::Counter(counter), Body::Counter(saved)) => counter.join(saved),
         (Body::Set(set), Body::Set(other)) => *set = OrSet::join((set, &mine), (other, &saved.context)),

@@ -6,7 +6,7 @@ use super::refusal::Refusal;
 use super::request_head::{RequestHead, WholeBody, parse_json};
 use super::value::{self, text_of};
 use super::write::{decimal_of, perform, plain, put_of};
-use super::{Rest, clock, collection_ops, collections, data, json, read_result};
+use super::{Rest, bounded, clock, collection_ops, collections, data, json, read_result};
 use axum::response::Response;
 use base::Code;
 use mesh::{Body, Decimal, Key, Kind, Op, Record};
@@ -30,10 +30,11 @@ pub const GET_PARAMS: [&str; 11] = [
 ];
 
 /// Types by the names that paths use.
-const TYPES: [(&str, Kind); 16] = [
+const TYPES: [(&str, Kind); 17] = [
     ("counter", Kind::Counter),
     ("pncounter", Kind::Counter),
     ("gcounter", Kind::GrowingCounter),
+    ("bounded_counter", Kind::BoundedCounter),
     ("set", Kind::Set),
     ("orset", Kind::Set),
     ("register", Kind::Register),
@@ -82,6 +83,11 @@ struct ValueArgument<'a> {
 }
 
 fn parse_operation(kind: Kind, word: &str, body: &[u8]) -> Result<CrdtOperation, Refusal> {
+    if kind == Kind::BoundedCounter
+        && let Some(op) = bounded::parse(word, body)?
+    {
+        return Ok(CrdtOperation::Change(op));
+    }
     let right = match (kind, word) {
         (Kind::Counter | Kind::GrowingCounter, _) => r#"{"amount": 5}, or nothing for 1"#,
         (Kind::Set, _) => r#"{"element": "item-xyz"}"#,
@@ -135,6 +141,7 @@ fn unknown(kind: Kind, word: &str) -> Refusal {
     let words = match kind {
         Kind::Counter => "increment, decrement and delete",
         Kind::GrowingCounter => "increment and delete",
+        Kind::BoundedCounter => bounded::WORDS,
         Kind::Set => "add, remove, contains and delete",
         Kind::Register | Kind::Siblings | Kind::Custom => "set and delete",
         Kind::Numeric => "add, subtract, set and delete",
@@ -228,6 +235,9 @@ async fn contains(rest: &Rest, head: &RequestHead, key: Key, element: &str) -> R
 }
 
 pub fn render(rest: &Rest, record: &Record) -> Map<String, Value> {
+    if let Some(counter) = record.bounded() {
+        return bounded::show(counter, |region| rest.region_name(region));
+    }
     let mut said = Map::new();
     let mut add = |name: &str, value: Value| said.insert(name.to_owned(), value);
     match &record.body {
@@ -248,6 +258,10 @@ pub fn render(rest: &Rest, record: &Record) -> Map<String, Value> {
             add("value", number(tally.value()));
             add("state", parts.into_iter().map(|(region, part)| (region, number(part))).collect());
         }
+        // Deleted.
+        Body::Bounded(_) => {
+            add("value", Value::Null);
+        }
         Body::Collection(_) => {
             add("size", collections::size_of(record));
         }
@@ -264,7 +278,7 @@ pub fn render(rest: &Rest, record: &Record) -> Map<String, Value> {
 }
 
 /// A number that is too large for JSON is text.
-fn whole(units: i128) -> Value {
+pub fn whole(units: i128) -> Value {
     i64::try_from(units).map_or_else(|_| Value::from(units.to_string()), Value::from)
 }
 

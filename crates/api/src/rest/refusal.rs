@@ -156,6 +156,8 @@ fn status_of(code: Code) -> StatusCode {
         Code::RequestTooLarge | Code::TooManyOps => StatusCode::PAYLOAD_TOO_LARGE,
         Code::ConflictDetected
         | Code::WrongType
+        | Code::BelowBound
+        | Code::BoundDiffers
         | Code::FencePassed
         | Code::HomeNeeded
         | Code::NamespaceDiffers

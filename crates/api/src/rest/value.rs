@@ -121,6 +121,7 @@ pub fn show(record: &Record) -> (ShownValue<'_>, Option<&'static str>) {
         }
         Body::Counter(tally) => (show_whole(tally.value()), None),
         Body::Set(set) => (ShownValue::Elements(set.elements().map(|one| text_of(one)).collect()), None),
+        Body::Bounded(counter) => (show_whole(counter.value()), None),
         // Its elements are read page by page.
         Body::Collection(_) => (ShownValue::Nothing, None),
         Body::Siblings(siblings) => match newest(siblings.values()) {
@@ -179,7 +180,7 @@ pub fn text_of(bytes: &Bytes) -> Cow<'_, str> {
 }
 
 /// The types of data by the names that clients use.
-pub const KINDS: [(&str, Kind); 13] = [
+pub const KINDS: [(&str, Kind); 14] = [
     ("lww_register", Kind::Register),
     ("gcounter", Kind::GrowingCounter),
     ("pncounter", Kind::Counter),
@@ -193,6 +194,7 @@ pub const KINDS: [(&str, Kind); 13] = [
     ("list", Kind::List),
     ("flag", Kind::Flag),
     ("hyperloglog", Kind::HyperLogLog),
+    ("bounded_counter", Kind::BoundedCounter),
 ];
 
 pub fn kind_name(kind: Kind) -> &'static str {

@@ -78,8 +78,8 @@ pub fn plain(
     (kind, op): (Kind, Op),
     part: Option<usize>,
 ) -> Result<Write, Refusal> {
-    if kind.collection().is_some() {
-        // Nodes of 0.1.0 cannot read the rows.
+    if kind.collection().is_some() || kind == Kind::BoundedCounter {
+        // Nodes of 0.1.0 cannot read them.
         rest.handle().formats().require(FormatLevel(1))?;
     }
     Ok(Write {
@@ -194,7 +194,7 @@ fn op_of(kind: Kind, given: &RawValue) -> Result<Op, Refusal> {
     match kind {
         Kind::Register | Kind::Siblings | Kind::Custom => put_of(given),
         Kind::Numeric => Ok(Op::Assign(decimal_of(given)?.0)),
-        Kind::GrowingCounter | Kind::Counter => Err(Refusal::bad(format!(
+        Kind::GrowingCounter | Kind::Counter | Kind::BoundedCounter => Err(Refusal::bad(format!(
             "a {} is not put; POST /v1/crdt/{0}:KEY/increment {{\"amount\": 1}}",
             value::kind_name(kind)
         ))),

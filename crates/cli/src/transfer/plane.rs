@@ -23,6 +23,7 @@ const SET: &str = "orset";
 const BIG_SET: &str = "bigset";
 const COUNTER: &str = "pncounter";
 const GROWING_COUNTER: &str = "gcounter";
+const BOUNDED_COUNTER: &str = "bounded_counter";
 const NUMERIC: &str = "delta_numeric";
 
 pub struct DataPlane {
@@ -140,6 +141,7 @@ impl DataPlane {
             return Err(format!("a {kind} has no time to live"));
         }
         match kind.as_str() {
+            BOUNDED_COUNTER => Err("a bounded_counter is not imported".to_owned()),
             BIG_SET => Err("the elements of a bigset are not imported".to_owned()),
             SET => {
                 let elements = lacking(row, found.as_ref()).ok_or("a set is a JSON list of texts")?;

@@ -14,6 +14,8 @@ const EXAMPLE: &str = r#"Example:
   althing crdt call map:ann set '{"field": "age", "value": 7}'
                                                  any operation of a type, with its argument in JSON
   althing crdt call sorted_set:game increment '{"member": "ann", "by": 2.5}'
+  althing crdt decrement stock --by 3 --type bounded_counter
+                                                 never below its bound, which is 0 or what the first --bound says
   althing crdt delta account -12.50              an exact number, to which every difference counts
   althing crdt get counter:visits                TYPE:KEY"#;
 
@@ -91,6 +93,9 @@ struct Count {
     /// Whether it can also count down, which must be given when it is counted for the first time
     #[arg(long = "type", value_enum, default_value = "counter")]
     kind: Counter,
+    /// Of a `bounded_counter` that is not there yet: what it is never below, and begins at
+    #[arg(long, allow_negative_numbers = true)]
+    bound: Option<i64>,
     #[command(flatten)]
     options: RestOptions,
 }
@@ -99,6 +104,8 @@ struct Count {
 enum Counter {
     Counter,
     Gcounter,
+    #[value(name = "bounded_counter")]
+    Bounded,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -174,8 +181,13 @@ impl Count {
         let kind = match self.kind {
             Counter::Counter => "counter",
             Counter::Gcounter => "gcounter",
+            Counter::Bounded => "bounded_counter",
         };
-        ask(&self.options, kind, &self.key, word, json!({ "amount": self.by })).await
+        let mut argument = json!({ "amount": self.by });
+        if let Some(bound) = self.bound {
+            argument["bound"] = bound.into();
+        }
+        ask(&self.options, kind, &self.key, word, argument).await
     }
 }
 

@@ -201,6 +201,14 @@ fn every_type_that_merges_has_its_operations() {
             refused(done(update("gcounter", "g", Operation::Increment(-1))).await).1,
             "negative_amount"
         );
+        assert_eq!(
+            done(update("bounded_counter", "b", Operation::Increment(2))).await.unwrap(),
+            Value::Integer(2)
+        );
+        assert_eq!(
+            refused(done(update("bounded_counter", "b", Operation::Increment(-3))).await).1,
+            "below_bound"
+        );
         assert_eq!(refused(done(update("heap", "h", add("x"))).await).1, "bad_request");
         let (code, error, _) = refused(done(update("set", "c", add("x"))).await);
         assert_eq!((error.as_str(), code == Code::Unknown), ("wrong_type", false));

@@ -9,6 +9,7 @@ mod backup;
 mod backups;
 mod book;
 mod both_ways;
+mod bounded;
 mod browsers;
 mod certificates;
 mod chaos;

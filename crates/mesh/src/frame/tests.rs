@@ -1,8 +1,8 @@
 use super::*;
-use crate::actor::RegionId;
+use crate::actor::{Actor, RegionId};
 use crate::ballot::Round;
 use crate::context::Context;
-use crate::op::{Attributes, Op};
+use crate::op::{Attributes, BoundedChange, BoundedOp, Op};
 use crate::record::{Fence, Kind};
 use crate::request::Level;
 use crate::request::{Missing, ScanView};
@@ -63,7 +63,19 @@ fn frames() -> Vec<Frame> {
         wanted: vec![key.clone()],
         purged: vec![key.clone(), key.clone()],
     };
-    let ops = [Op::Put(value.clone()), Op::Delete, Op::Add(-4), Op::Assign(4), Op::Insert(value.clone())];
+    let bounded = |change| Op::Bounded(BoundedOp { change, bound: Some(-3) });
+    let ops = [
+        Op::Put(value.clone()),
+        Op::Delete,
+        Op::Add(-4),
+        Op::Assign(4),
+        Op::Insert(value.clone()),
+        bounded(BoundedChange::Add(1)),
+        bounded(BoundedChange::Subtract(2)),
+        bounded(BoundedChange::Reserve(3)),
+        bounded(BoundedChange::Give { to: Actor::default(), amount: 4 }),
+        bounded(BoundedChange::Want(5)),
+    ];
     let mut frames: Vec<Frame> =
         ops.into_iter().map(|op| Frame::Forward { id, origin: None, write: Arc::new(write(op)) }).collect();
     let missing = Missing { nodes: vec![NodeId(3)], regions: vec![RegionId::of("r")] };

@@ -1,7 +1,7 @@
 use super::*;
 use crate::actor::{Actor, Dot, RegionId};
 use crate::hlc::Stamp;
-use crate::op::{self, Attributes, Op, WriteEvent, Written};
+use crate::op::{self, Attributes, BoundedChange, BoundedOp, Op, WriteEvent, Written};
 use crate::record::{Fence, Kind};
 use base::{Code, NodeId, Rng};
 use bytes::Bytes;
@@ -75,6 +75,17 @@ fn random_op(rng: &mut Rng, kind: Kind) -> Op {
         Kind::Numeric => Op::Add(rng.between(0, 9) as i128 - 4),
         Kind::Set if rng.chance(400_000) => Op::Remove(letter),
         Kind::Set => Op::Insert(letter),
+        Kind::BoundedCounter => {
+            let (amount, node) = (rng.between(0, 9), NodeId(rng.between(1, 5)));
+            let to = Actor { region: RegionId(0), node, incarnation: 0 };
+            let change = match rng.between(0, 5) {
+                0 | 1 => BoundedChange::Add(amount),
+                2 => BoundedChange::Subtract(amount),
+                3 => BoundedChange::Give { to, amount },
+                _ => BoundedChange::Want(amount),
+            };
+            Op::Bounded(BoundedOp { change, bound: None })
+        }
         Kind::Flag | Kind::Map | Kind::SortedSet | Kind::List | Kind::HyperLogLog | Kind::BigSet => {
             unreachable!("its elements are merged below the key")
         }
@@ -174,6 +185,9 @@ proptest! {
     fn custom_values_obey_the_laws(seed: u64) { laws(seed, Kind::Custom)?; }
 
     #[test]
+    fn bounded_counters_obey_the_laws(seed: u64) { laws(seed, Kind::BoundedCounter)?; }
+
+    #[test]
     fn whatever_bytes_come_reading_a_record_does_not_panic(bytes: Vec<u8>) {
         let read = Record::decode(Bytes::from([&[1][..], &bytes].concat()));
         if let Some(record) = read {
@@ -209,6 +223,11 @@ fn try_many(kind: Kind) {
             converge(&story, &mut rng).unwrap();
         }
     }
+}
+
+#[test]
+fn many_merges_of_bounded_counters_obey_the_laws() {
+    try_many(Kind::BoundedCounter);
 }
 
 #[test]

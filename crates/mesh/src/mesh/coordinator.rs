@@ -35,8 +35,8 @@ use scans::{Batches, ScanOp};
 use sessions::SessionReadOp;
 use std::collections::BTreeMap;
 use timers::Timers;
-use writes::WriteOp;
 use writes::collections::GatherOp;
+use writes::{AwaitedRights, WriteOp};
 
 /// The requester that waits for the end of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,8 @@ pub(in crate::mesh) enum Client {
     GlobalRead(OpId),
     /// A node of another region.
     RemoteNode(NodeId, OpId),
+    /// None: a change that this node makes by itself.
+    Unasked,
     /// A key of a page that is in doubt: the scan, and the place of the key.
     ScanRead(OpId, usize),
 }
@@ -96,6 +98,7 @@ pub(in crate::mesh) struct Coordinator {
     /// Writes that other nodes forwarded to this node recently.
     forwarded: BTreeMap<NodeId, ForwardedNames>,
     pub proposals: Proposals,
+    pub rights: AwaitedRights,
     handlers: Handlers,
 }
 
@@ -110,6 +113,7 @@ impl Coordinator {
             batches: Batches::default(),
             forwarded: BTreeMap::new(),
             proposals: Proposals::default(),
+            rights: AwaitedRights::default(),
             handlers: Handlers::default(),
         }
     }

@@ -49,6 +49,8 @@ pub(in crate::mesh) struct Replica {
     repeated: BTreeMap<Key, BTreeSet<u64>>,
     pub feed: FeedSource,
     pub collections: Collections,
+    /// Bounded counters that have changed since the coordinator looked at them.
+    pub bounded_changed: BTreeSet<Key>,
 }
 
 impl Replica {
@@ -69,6 +71,7 @@ impl Replica {
             repeated: BTreeMap::new(),
             feed: FeedSource::load(seed, floor, &storage, rows),
             collections: Collections::default(),
+            bounded_changed: BTreeSet::new(),
             storage,
         }
     }

@@ -1,5 +1,6 @@
 mod amounts;
 mod backups;
+mod bounded;
 mod collections;
 mod contest;
 mod declined;
@@ -580,6 +581,7 @@ fn every_planted_bug_of_the_mesh_has_a_scene() {
             .chain(&collections::SCENES)
             .chain(&lives::SCENES)
             .chain(&backups::SCENES)
+            .chain(&bounded::SCENES)
             .chain(&refused::SCENES);
         SCENES.iter().chain(more)
     };

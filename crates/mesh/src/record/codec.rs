@@ -9,7 +9,7 @@ use super::{
 };
 use crate::actor::{Dot, RegionId};
 use crate::ballot::Ballot;
-use crate::collection::{CollectionDelta, CollectionHeader, ElementEntry};
+use crate::collection::{BoundedCounter, CollectionDelta, CollectionHeader, ElementEntry};
 use crate::context::Context;
 use crate::counter::CounterState;
 use crate::hlc::Stamp;
@@ -204,6 +204,7 @@ fn encode_body(body: &Body, out: &mut Vec<u8>) {
         Body::Counter(counter) => counter.encode(out),
         Body::Set(set) => set.encode(out),
         Body::Siblings(siblings) => siblings.encode(out),
+        Body::Bounded(counter) => counter.encode(out),
         Body::Collection(body) => {
             let (sort, bytes) = match &**body {
                 CollectionBody::Header(header) => (HEADER, header.encode()),
@@ -251,6 +252,7 @@ fn decode_body(kind: Kind, reader: &mut Reader) -> Option<Body> {
         Kind::GrowingCounter | Kind::Counter | Kind::Numeric => Body::Counter(CounterState::decode(reader)?),
         Kind::Set => Body::Set(OrSet::decode(reader)?),
         Kind::Siblings | Kind::Custom => Body::Siblings(Siblings::decode(reader)?),
+        Kind::BoundedCounter => Body::Bounded(Box::new(BoundedCounter::decode(reader)?)),
         Kind::Flag | Kind::Map | Kind::SortedSet | Kind::List | Kind::HyperLogLog | Kind::BigSet => {
             decode_collection(reader)?
         }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::hlc::Stamp;
-use crate::op::{self, WriteEvent};
+use crate::op::{self, BoundedChange, BoundedOp, WriteEvent};
 use crate::record::Kind;
 
 const HERE: RegionId = RegionId(9);
@@ -95,4 +95,19 @@ fn a_row_tells_its_key() {
     assert_eq!(key_of_row(&rows::record(&key)), Some(key.clone()));
     assert_eq!(key_of_row(&rows::hint(NodeId(3), &key)), Some(key));
     assert_eq!(key_of_row(b"\x05x"), None);
+}
+
+#[test]
+fn what_is_above_the_bound_belongs_to_the_node_that_restores_it() {
+    let of = |change, bound| Op::Bounded(BoundedOp { change, bound });
+    let ops = [(1, of(BoundedChange::Add(9), Some(-2))), (2, of(BoundedChange::Add(3), None))];
+    let mut saved = written(&ops, Kind::BoundedCounter);
+    for nth in 0..2 {
+        let restored = restore(None, &saved, nth + 1).unwrap();
+        let counter = restored.bounded().unwrap();
+        let owners: Vec<u64> = counter.owners().map(|(_, rights)| rights).collect();
+        assert_eq!((counter.bound(), counter.value(), owners), (-2, 10, vec![12]));
+        saved = restored;
+    }
+    assert_eq!(restore(Some(&saved), &saved, 3).unwrap_err(), Code::ConflictDetected);
 }

@@ -106,7 +106,7 @@ pub fn schemas() -> Map<String, Value> {
         "KeysOrEntries": object!({
             "oneOf": [reference("Operations"), reference("Keys"), reference("Entries")], "example": operations(),
         }),
-        "Argument": schema(&[], object!({ "amount": 5, "element": "blue", "fields": { "name": "Ann" } })),
+        "Argument": schema(&[], object!({ "amount": 5, "bound": 0, "element": "blue", "fields": { "name": "Ann" } })),
         "Places": schema(&["peers"], object!({ "peers": ["10.1.0.1:2380", "10.1.0.2:2380"] })),
         "HomeWanted": schema(&["region"], object!({
             "region": "eu-west", "prefix": "eu/", "lease_ms": 10_000, "epoch": 2,
@@ -144,7 +144,9 @@ pub fn schemas() -> Map<String, Value> {
         "Committed": schema(&["status", "vector_clock"], object!({
             "status": "committed", "vector_clock": { "us-east": 43 },
         })),
-        "Merged": schema(&[], object!({ "value": 127, "state": { "us-east": 80 } })),
+        "Merged": schema(&[], object!({
+            "value": 127, "state": { "us-east": 80 }, "bound": 0, "rights": { "us-east": 80 },
+        })),
         "Namespace": schema(&["namespace", "n"], object!({
             "namespace": "shop", "n": 3, "default_type": "lww_register", "conflict_policy": "LWW",
         })),

@@ -27,6 +27,7 @@ const PARAMS: [(&str, Kind, &str); 60] = [
         Kind::Choice(&[
             "counter",
             "gcounter",
+            "bounded_counter",
             "set",
             "register",
             "delta_numeric",
@@ -45,6 +46,7 @@ const PARAMS: [(&str, Kind, &str); 60] = [
         Kind::Choice(&[
             "increment",
             "decrement",
+            "reserve",
             "add",
             "remove",
             "contains",
@@ -59,7 +61,7 @@ const PARAMS: [(&str, Kind, &str); 60] = [
             "observe",
             "delete",
         ]),
-        "Counters: increment, decrement. Sets: add, remove, contains. Registers: set. Numerics: add, subtract, set. Maps and sorted sets: set, increment, remove, contains, get. Lists: push, insert, set, remove, pop, get. Flags: enable, disable. HyperLogLogs: observe",
+        "Counters: increment, decrement; with a bound also reserve. Sets: add, remove, contains. Registers: set. Numerics: add, subtract, set. Maps and sorted sets: set, increment, remove, contains, get. Lists: push, insert, set, remove, pop, get. Flags: enable, disable. HyperLogLogs: observe",
     ),
     (
         "type",

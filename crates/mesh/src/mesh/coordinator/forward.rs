@@ -16,6 +16,7 @@ use crate::mesh::{Client, Mesh, Operation, Turn};
 use crate::moves::majority;
 use crate::mutant::Mutant;
 use crate::op::Op;
+use crate::record::Kind;
 use crate::request::{Level, Missing, Reply, Write};
 use base::mutant::planted;
 use base::{Code, Instant, NodeId};
@@ -144,6 +145,8 @@ impl Mesh {
         // Writes to collections are not remembered, and what is restored comes in masses.
         let is_apart =
             write.kind.collection().is_some() || matches!(write.op, Op::Elements(_) | Op::Restore(_));
+        // Nor are those to bounded counters: what was done twice could not be taken back.
+        let is_apart = is_apart || write.kind == Kind::BoundedCounter;
         if copies > 1 && !is_apart && !is_idempotent(&write) {
             let operation = self.coordinator.name_operation(self.membership.me);
             Arc::make_mut(&mut write).attributes.operation = Some(operation);
@@ -409,5 +412,6 @@ impl Mesh {
 /// request id, or its name, makes it count once.
 fn is_idempotent(write: &Write) -> bool {
     let is_last_write = write.kind.is_last_write_wins() && !write.is_decided();
-    is_last_write || write.attributes.once().is_some()
+    let is_bounded = write.kind == Kind::BoundedCounter;
+    is_last_write || write.attributes.once().is_some() && !is_bounded
 }

@@ -6,6 +6,7 @@
 mod ack_tracker;
 mod apply;
 mod balloted;
+mod bounded;
 pub mod collections;
 mod declined;
 mod gathering;
@@ -22,7 +23,7 @@ use crate::mesh::coordinator::forward::TriedNodes;
 use crate::mesh::{Client, Mesh, Operation, Pending, Then, Turn};
 use crate::mutant::Mutant;
 use crate::op::Op;
-use crate::record::{METADATA_MAX, Record};
+use crate::record::{Kind, METADATA_MAX, Record};
 use crate::request::{Reply, Write};
 use ack_tracker::AckTracker;
 pub(in crate::mesh) use apply::stamp_after;
@@ -30,6 +31,7 @@ use apply::{Applied, NotApplied, Stamped};
 use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX, REQUEST_BYTES_MAX};
 use base::mutant::planted;
 use base::{Code, Instant, NodeId};
+pub(in crate::mesh) use bounded::AwaitedRights;
 use bytes::Bytes;
 use collections::FoundElements;
 pub(in crate::mesh) use route::Route;
@@ -67,6 +69,11 @@ enum WriteStage {
     Gathering {
         heard: Vec<NodeId>,
         stamp: Stamp,
+    },
+    /// Others own the rights that it needs: it waits until they give some, until it is given up.
+    AwaitingRights {
+        id: OpId,
+        until: Instant,
     },
     /// Durable here before it leaves.
     Waiting,
@@ -134,6 +141,9 @@ impl Mesh {
             Ok(route) => route,
             Err(code) => return self.reply(t, client, Reply::Refused(code)),
         };
+        if write.is_decided() && self.bounded_here(t, &write.key).is_some() {
+            return self.reply(t, client, Reply::Refused(Code::NotForBoundedCounters));
+        }
         if write.is_decided() {
             return self.start_decided_write(t, client, write, origin, &route, deadline);
         }
@@ -145,6 +155,9 @@ impl Mesh {
         }
         if !self.replica.may_begin(t, &write) {
             return self.pass_on_full_disk(t, client, write, deadline);
+        }
+        if write.kind == Kind::BoundedCounter {
+            return self.coordinate_bounded(t, client, write, origin, route, deadline);
         }
         if self.is_for_collection(t, &write) {
             return self.coordinate_collection(t, client, write, origin, route, deadline);
@@ -184,6 +197,9 @@ impl Mesh {
         }
         if write.kind.collection().is_some() || matches!(write.op, Op::Elements(_)) {
             collections::check(write)?;
+        }
+        if write.kind == Kind::BoundedCounter || matches!(write.op, Op::Bounded(_)) {
+            bounded::check(write)?;
         }
         self.coordinator.check_handler(write)?;
         Ok(route)
@@ -272,7 +288,7 @@ impl Mesh {
     ) {
         let Some(writing) = self.coordinator.write_op(id) else { return };
         // Nothing was sent yet that could be stored.
-        if matches!(writing.stage, WriteStage::Gathering { .. }) {
+        if matches!(writing.stage, WriteStage::Gathering { .. } | WriteStage::AwaitingRights { .. }) {
             return;
         }
         let from = writing.tracker.target(from);
@@ -416,6 +432,10 @@ impl Mesh {
         if matches!(writing.stage, WriteStage::Gathering { .. }) {
             return self.reply(t, writing.client, Reply::Refused(Code::Timeout));
         }
+        if let WriteStage::AwaitingRights { id, .. } = writing.stage {
+            self.coordinator.rights.remove(&writing.write.key, id);
+            return self.reply(t, writing.client, Reply::Refused(Code::RightsElsewhere));
+        }
         if !writing.answered {
             let reply = self.remote.shortfall(&writing);
             self.reply(t, writing.client, reply);
@@ -435,7 +455,7 @@ impl Mesh {
             let route = self.membership.route(shard.partition, shard.copies).clone();
             let Some(writing) = self.coordinator.write_op(id) else { continue };
             match writing.stage {
-                WriteStage::Gathering { .. } => {
+                WriteStage::Gathering { .. } | WriteStage::AwaitingRights { .. } => {
                     self.restart_write(t, id);
                     continue;
                 }

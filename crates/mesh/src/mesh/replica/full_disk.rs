@@ -7,7 +7,7 @@ use crate::key::Key;
 use crate::mesh::replica::Replica;
 use crate::mesh::{MeshEvent, Params, Turn};
 use crate::mutant::Mutant;
-use crate::op::Op;
+use crate::op::{BoundedOp, Op};
 use crate::record::Record;
 use crate::request::Write;
 use base::mutant::planted;
@@ -149,6 +149,7 @@ impl Replica {
         let bytes = match &write.op {
             Op::Delete => TOMBSTONE_BYTES,
             Op::Add(_) | Op::Assign(_) => size_of::<i128>(),
+            Op::Bounded(_) => size_of::<BoundedOp>(),
             op => op.value_bytes(),
         };
         let bytes = bytes + write.key.bytes().len();

@@ -66,7 +66,9 @@ impl Promises {
 impl Replica {
     /// Whether a plain write of the key would be lost: only ballots change it.
     pub(in crate::mesh) fn is_balloted(&self, key: &Key, record: Option<&Record>) -> bool {
-        record.is_some_and(|record| record.ballot().is_some()) || self.promises.undecided.contains(key)
+        let is_bounded = record.is_some_and(|record| record.bounded().is_some());
+        !is_bounded && self.promises.undecided.contains(key)
+            || record.is_some_and(|record| record.ballot().is_some())
     }
 
     pub(in crate::mesh) fn promise_state(

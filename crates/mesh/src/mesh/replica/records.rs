@@ -14,7 +14,7 @@ use crate::mesh::replica::Replica;
 use crate::mesh::{MeshEvent, Turn};
 use crate::mutant::Mutant;
 use crate::overlay::Seq;
-use crate::record::Record;
+use crate::record::{Kind, Record};
 use crate::resolve::{LostWrite, Resolution, resolve};
 use crate::rows;
 use base::mutant::planted;
@@ -90,6 +90,9 @@ impl Replica {
         record: &Record,
         bytes: Bytes,
     ) -> Seq {
+        if record.kind == Kind::BoundedCounter {
+            self.bounded_changed.insert(key.clone());
+        }
         let before = old.record.as_ref().and_then(due);
         let now = due(record);
         if before != now {

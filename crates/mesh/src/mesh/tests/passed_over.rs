@@ -54,6 +54,7 @@ fn times(reply: &Reply) -> i128 {
     let Reply::Found(Some(record)) = reply else { return 0 };
     match &record.body {
         Body::Counter(_) => counter_value(record).abs(),
+        Body::Bounded(counter) => counter.value().abs(),
         Body::Set(set) => set.elements().len() as i128,
         Body::Siblings(siblings) => siblings.values().len() as i128,
         Body::Register(_) => i128::from(value(reply).is_some()),

@@ -46,6 +46,9 @@ impl Mesh {
         };
         let local = self.replica.load(t, key);
         let promise_state = self.replica.promise_state(t, key, shard, &local);
+        if local.record.as_ref().is_some_and(|record| record.bounded().is_some()) {
+            return self.answer_ballot(t, from, Seq(0), Frame::Declined { id });
+        }
         if round.is_some_and(|round| !round.may_follow(promise_state.highest())) {
             return self.answer_ballot(t, from, Seq(0), Frame::Declined { id });
         }
@@ -91,7 +94,7 @@ impl Mesh {
             let passed = promise_state.highest();
             return self.answer_ballot(t, from, Seq(0), Frame::Accepted { id, ballot, passed });
         }
-        if local.record.as_ref().is_some_and(Record::is_collection) {
+        if local.record.as_ref().is_some_and(Record::is_never_decided) {
             return self.answer_ballot(t, from, Seq(0), Frame::Declined { id });
         }
         let is_gone = local.record.is_none() && self.replica.is_purged(shard, &record);

@@ -63,6 +63,9 @@ impl Mesh {
     ) -> ChangeOutcome {
         let is_decided = self.coordinator.is_decided(&proposing.key, &quorum_state);
         let QuorumState { record, is_settled } = quorum_state;
+        if record.as_ref().is_some_and(|found| found.bounded().is_some()) {
+            return ChangeOutcome::Reply(Reply::Refused(Code::NotForBoundedCounters));
+        }
         let write = match &proposing.goal {
             Goal::Read => {
                 let shown = record.clone().map(|record| self.coordinator.show(t, Box::new(record)));
@@ -200,7 +203,7 @@ impl Mesh {
 fn remembers_refusal(found: &Record, write: &Write, refusal: &Reply) -> bool {
     let is_final = !matches!(refusal, Reply::Refused(Code::NotSeenHere));
     let may_come_again = write.attributes.once().is_some() && !planted(Mutant::RefusalNotRemembered);
-    is_final && may_come_again && !found.is_collection()
+    is_final && may_come_again && !found.is_never_decided()
 }
 
 fn event(actor: Actor, counter: u64, stamp: Stamp, wall_ms: u64) -> WriteEvent {

@@ -292,6 +292,9 @@ impl Mesh {
         if self.membership.topology.copies(key.namespace_id()).is_none() {
             return self.reply(t, client, Reply::Refused(Code::UnknownSpace));
         }
+        if self.bounded_here(t, &key).is_some() {
+            return self.reply(t, client, Reply::Refused(Code::NotForBoundedCounters));
+        }
         self.begin_proposing(t, ProposeOp::new(client, key, Goal::Read), deadline);
     }
 

@@ -3,6 +3,7 @@
 use super::{Mesh, Turn, WriteOp};
 use crate::frame::OpId;
 use crate::mesh::{Operation, Pending};
+use crate::record::Kind;
 use crate::request::Reply;
 use base::Code;
 
@@ -24,6 +25,9 @@ impl Mesh {
         }
         if plain.is_some() && (origin.is_some() || !write.kind.is_last_write_wins()) {
             return self.reply(t, client, open);
+        }
+        if write.kind == Kind::BoundedCounter {
+            return self.reply(t, client, Reply::Refused(Code::WrongType));
         }
         if origin.is_some() {
             return self.reply(t, client, Reply::Refused(Code::KeyDecided));

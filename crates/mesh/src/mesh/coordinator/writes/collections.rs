@@ -24,7 +24,7 @@ use crate::mesh::{Client, Mesh, Operation, Turn};
 use crate::moves::majority;
 use crate::mutant::Mutant;
 use crate::op::{self, Op, WriteEvent};
-use crate::record::Record;
+use crate::record::{Kind, Record};
 use crate::request::{Level, Reply, Write};
 use base::limits::MESH_NAME_BYTES_MAX;
 use base::mutant::planted;
@@ -235,6 +235,25 @@ impl Mesh {
         self.begin_gathering_elements(t, gathering, deadline);
     }
 
+    /// Asks the nodes that have not shown yet that they know more than those of 0.1.0, before something is created that those could
+    /// not keep.
+    pub(super) fn ask_before_creating(
+        &mut self,
+        t: &mut Turn<'_>,
+        client: Client,
+        write: Arc<Write>,
+        origin: Option<WriteOrigin>,
+        route: Arc<Route>,
+        deadline: Instant,
+    ) {
+        let silent = self.without_collections_support(t, &write);
+        let gathering = GatherOp {
+            without_collections_support: silent,
+            ..GatherOp::new(client, write, origin, route)
+        };
+        self.begin_gathering_elements(t, gathering, deadline);
+    }
+
     fn begin_gathering_elements(&mut self, t: &mut Turn<'_>, gathering: GatherOp, deadline: Instant) {
         let (key, question) = (gathering.write.key.clone(), gathering.question());
         let (list, elsewhere) = (gathering.route.read.clone(), gathering.without_collections_support.clone());
@@ -251,7 +270,7 @@ impl Mesh {
     }
 
     /// The nodes that must show that they know collections before one is created: all replicas of the key, and one of each other region.
-    fn without_collections_support(&mut self, t: &Turn<'_>, write: &Write) -> BTreeSet<NodeId> {
+    pub(super) fn without_collections_support(&mut self, t: &Turn<'_>, write: &Write) -> BTreeSet<NodeId> {
         let Some(shard) = self.membership.shard_of(&write.key) else { return BTreeSet::new() };
         let route = self.membership.route(shard.partition, shard.copies).clone();
         let mut nodes: BTreeSet<NodeId> =
@@ -299,11 +318,16 @@ impl Mesh {
         let heard = std::mem::take(&mut gathering.heard);
         let is_gone = |record: &Record| heard.iter().any(|heard| heard.marks.cover(record));
         let is_other = |record: &&Record| {
-            !record.is_collection() && (record.is_live(t.now.wall_ms) || record.ballot().is_some())
+            let is_other = !record.is_collection() && record.kind != gathering.write.kind;
+            is_other && (record.is_live(t.now.wall_ms) || record.ballot().is_some())
         };
         let mut records = heard.iter().filter_map(|heard| heard.record.as_ref()).filter(|one| !is_gone(one));
         if records.any(|record| is_other(&record)) {
             return self.reply(t, gathering.client, Reply::Refused(Code::WrongType));
+        }
+        if gathering.write.kind == Kind::BoundedCounter {
+            let GatherOp { client, write, origin, .. } = *gathering;
+            return self.coordinate(t, client, write, origin, pending.deadline);
         }
         if !self.names_type(t, &mut gathering.write, &heard) {
             return self.reply(t, gathering.client, Reply::Refused(Code::WrongType));

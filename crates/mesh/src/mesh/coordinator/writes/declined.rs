@@ -45,7 +45,7 @@ impl Mesh {
         match stage {
             WriteStage::Gathering { heard, .. } if heard.contains(&from) => return,
             WriteStage::Gathering { .. } => {}
-            WriteStage::Waiting => return,
+            WriteStage::Waiting | WriteStage::AwaitingRights { .. } => return,
             WriteStage::AwaitingAcks if is_replica => self.hint(t, from, &key),
             WriteStage::AwaitingAcks => {}
         }
@@ -59,6 +59,9 @@ impl Mesh {
 
     /// Sends the write again to replicas that were out of step: by now they take it, or decline again.
     pub(in crate::mesh) fn resend_write(&mut self, t: &mut Turn<'_>, id: OpId) {
+        if self.rights_are_late(t, id) {
+            return;
+        }
         let Some(writing) = self.coordinator.write_op(id).filter(|writing| !writing.answered) else { return };
         let (key, record) = (writing.write.key.clone(), writing.record.clone());
         let gathers = matches!(writing.stage, WriteStage::Gathering { .. });

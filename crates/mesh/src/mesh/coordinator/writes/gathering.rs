@@ -110,6 +110,9 @@ impl Mesh {
             }
             return;
         }
+        if self.awaits_rights(t, id) {
+            return;
+        }
         let origin = self.coordinator.write_op(id).and_then(|writing| writing.origin);
         if let Some(origin) = origin {
             return self.apply_and_replicate(t, id, Stamped::ByOrigin(origin));
