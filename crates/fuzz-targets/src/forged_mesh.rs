@@ -5,10 +5,10 @@ use crate::input::Input;
 use base::NodeId;
 use bytes::Bytes;
 use mesh::{
-    Actor, Attributes, Ballot, Body, BoundedChange, BoundedOp, Buckets, ConflictOrder, Context, Dot, Epoch, ExchangeAnswer,
-    ExchangeEntry, ExchangePage, Frame, Header, Key, Kind, Member, MemberState, NamespaceCopies, Op, OpId,
-    Partition, Query, Record, RegionHeartbeat, RegionId, Round, Shard, Stamp, StampCheck, StoreOutcome,
-    StoreReason, Topology, Watermarks, Write, WriteOrigin, Writer,
+    Actor, Attributes, Ballot, Body, BoundedChange, BoundedOp, Buckets, ConflictOrder, Context, Dot, Epoch,
+    ExchangeAnswer, ExchangeEntry, ExchangePage, Frame, Header, Key, Kind, Member, MemberState,
+    NamespaceCopies, Op, OpId, Partition, Query, Record, RegionHeartbeat, RegionId, Round, Shard, Stamp,
+    StampCheck, StoreOutcome, StoreReason, Topology, Watermarks, Write, WriteOrigin, Writer,
 };
 
 pub const NAMES: [&[u8]; 3] = [b"a", b"b", b"c"];

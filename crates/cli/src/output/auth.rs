@@ -7,9 +7,7 @@ use proto::althing::auth::v1::DataPermission;
 use proto::althing::auth::v1::data_permission::Access;
 use proto::authpb::Permission;
 use proto::authpb::permission::Type;
-use proto::etcdserverpb::{
-    AuthRoleGetResponse, AuthStatusResponse, AuthUserGetResponse, ResponseHeader,
-};
+use proto::etcdserverpb::{AuthRoleGetResponse, AuthStatusResponse, AuthUserGetResponse, ResponseHeader};
 
 impl Printer {
     /// A sentence about what was done, because the response has none.

@@ -92,7 +92,7 @@ struct Count {
     by: u64,
     /// Whether it can also count down, which must be given when it is counted for the first time
     #[arg(long = "type", value_enum, default_value = "counter")]
-    kind: Counter,
+    kind: CounterType,
     /// Of a `bounded_counter` that is not there yet: what it is never below, and begins at
     #[arg(long, allow_negative_numbers = true)]
     bound: Option<i64>,
@@ -101,9 +101,11 @@ struct Count {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Counter {
-    Counter,
-    Gcounter,
+enum CounterType {
+    #[value(name = "counter")]
+    Plain,
+    #[value(name = "gcounter")]
+    Growing,
     #[value(name = "bounded_counter")]
     Bounded,
 }
@@ -179,9 +181,9 @@ impl Crdt {
 impl Count {
     async fn run(&self, word: &str) -> Result<(), Error> {
         let kind = match self.kind {
-            Counter::Counter => "counter",
-            Counter::Gcounter => "gcounter",
-            Counter::Bounded => "bounded_counter",
+            CounterType::Plain => "counter",
+            CounterType::Growing => "gcounter",
+            CounterType::Bounded => "bounded_counter",
         };
         let mut argument = json!({ "amount": self.by });
         if let Some(bound) = self.bound {

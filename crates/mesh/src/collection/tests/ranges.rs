@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::collection::ranges::ElementRange;
-use std::time::Instant;
 
 fn name(n: u64) -> Bytes {
     text(&format!("element-{n:08}"))
@@ -60,7 +59,7 @@ fn ranges_are_compared_between_common_begins() {
     let theirs = [range(None, 1), range(Some(2), 2), range(Some(6), 9)];
     assert_eq!(differing_ranges(&ours, &theirs, &all), [span(Some(2), None)]);
     assert_eq!(differing_ranges(&ours, &ours, &all), []);
-    assert_eq!(differing_ranges(&ours, &[], &all), [all.clone()]);
+    assert_eq!(differing_ranges(&ours, &[], &all), std::slice::from_ref(&all));
     assert_eq!(differing_ranges(&[], &[], &all), []);
     // Three replicas at once, as reads compare them.
     let lists: [&[ElementRange]; 3] = [&ours, &ours, &theirs];
@@ -70,13 +69,11 @@ fn ranges_are_compared_between_common_begins() {
 
 #[test]
 fn a_comparison_looks_at_each_range_once() {
+    // It would not come to an end if it looked at pairs: there are 40,000 million.
     let all = ElementSpan { from: None, to: None };
     let ours: Vec<ElementRange> = (0..200_000).map(|n| range(Some(n), 1)).collect();
     let theirs: Vec<ElementRange> = (0..200_000).map(|n| range(Some(n), 2)).collect();
-    let begun = Instant::now();
     assert_eq!(differing_ranges(&ours, &theirs, &all).len(), 1);
     let few = [range(Some(0), 1), range(Some(199_999), 1)];
     assert_eq!(differing_ranges(&ours, &few, &all).len(), 1);
-    // Pairs would be 40,000 million.
-    assert!(begun.elapsed().as_secs() < 30);
 }

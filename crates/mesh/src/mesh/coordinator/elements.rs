@@ -396,9 +396,10 @@ impl Mesh {
         if reading.answer.is_some() || is_known || !reading.route.contains(from) {
             return;
         }
-        let heard = match reading.asks_ranges() {
-            true => Some(HeardCollection::of_ranges(from, view, record)),
-            false => HeardCollection::new(from, view, record),
+        let heard = if reading.asks_ranges() {
+            Some(HeardCollection::of_ranges(from, view, record))
+        } else {
+            HeardCollection::new(from, view, record)
         };
         reading.heard.extend(heard);
         if reading.is_met(|node| reading.heard.iter().any(|heard| heard.from == node)) {

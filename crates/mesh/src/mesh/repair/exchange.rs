@@ -429,10 +429,10 @@ impl Mesh {
     /// Removes a record that all other replicas have purged.
     fn forget(&mut self, t: &mut Turn<'_>, key: &Key, shard: Shard, marks: &Watermarks) {
         let local = self.replica.load(t, key);
-        if local.record.as_ref().is_some_and(|record| marks.cover(record)) {
-            if self.remove(t, key, shard, &local) {
-                self.replica.note_gone(t, key, shard, &local);
-            }
+        if local.record.as_ref().is_some_and(|record| marks.cover(record))
+            && self.remove(t, key, shard, &local)
+        {
+            self.replica.note_gone(t, key, shard, &local);
         }
     }
 

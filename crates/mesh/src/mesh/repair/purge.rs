@@ -148,11 +148,13 @@ impl Mesh {
             let record = local.record.as_ref();
             let is_swept =
                 record.and_then(Record::collection_header).is_none_or(|header| header.sweep.is_none());
-            if is_swept && stamp <= self.purge_bound(shard) && record.and_then(due) == Some(stamp) {
-                if self.remove(t, &key, shard, &local) {
-                    self.replica.note_due(&key, shard, &local);
-                    removed += 1;
-                }
+            if is_swept
+                && stamp <= self.purge_bound(shard)
+                && record.and_then(due) == Some(stamp)
+                && self.remove(t, &key, shard, &local)
+            {
+                self.replica.note_due(&key, shard, &local);
+                removed += 1;
             }
         }
         removed

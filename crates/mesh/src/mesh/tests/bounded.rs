@@ -364,7 +364,7 @@ fn storm(seed: u64) -> Truth {
     world.run(2 * SECOND);
     create(&mut world, &mut truth);
     world.loss_per_million = world.rng.between(0, 30_000);
-    world.repeats = seed % 2 == 0;
+    world.repeats = seed.is_multiple_of(2);
     let (mut wiped, mut moved, mut doing) = (false, false, BTreeMap::new());
     while world.now < 12 * SECOND {
         nemesis(&mut world, &mut wiped, &mut moved);

@@ -247,10 +247,8 @@ impl Mesh {
         deadline: Instant,
     ) {
         let silent = self.without_collections_support(t, &write);
-        let gathering = GatherOp {
-            without_collections_support: silent,
-            ..GatherOp::new(client, write, origin, route)
-        };
+        let gathering =
+            GatherOp { without_collections_support: silent, ..GatherOp::new(client, write, origin, route) };
         self.begin_gathering_elements(t, gathering, deadline);
     }
 
