@@ -39,6 +39,8 @@ base::mutants! {
     RequestForgotten = "request-forgotten",
     /// A change by ballot that leaves a request out of the record does not remember it beside the key.
     DecidedRequestDropped = "decided-request-dropped",
+    /// A replica promises a ballot for a collection, which no ballot decides about.
+    CollectionPromised = "collection-promised",
     /// A request that a ballot has refused is judged again when it comes again.
     RefusalNotRemembered = "refusal-not-remembered",
     /// A request that two nodes carried out without knowing of each other stays carried out twice.
@@ -248,6 +250,7 @@ impl Mutant {
         Mutant::SyncedInAnotherIncarnation,
         Mutant::PageOfAnotherIncarnation,
         Mutant::LostCollectionClaimed,
+        Mutant::CollectionPromised,
         Mutant::BackupWithoutElements,
         Mutant::LostRangeBeginOverlooked,
     ];

@@ -8,10 +8,12 @@ use crate::mesh::replica::Replica;
 use crate::mesh::replica::records::LocalRecord;
 use crate::mesh::replica::storage::Storage;
 use crate::mesh::{Mesh, Turn};
+use crate::mutant::Mutant;
 use crate::record::Record;
 use crate::ring::Partition;
 use crate::rows::{self, Rows};
 use crate::topology::Topology;
+use base::mutant::planted;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,8 +68,9 @@ impl Promises {
 impl Replica {
     /// Whether a plain write of the key would be lost: only ballots change it.
     pub(in crate::mesh) fn is_balloted(&self, key: &Key, record: Option<&Record>) -> bool {
-        let is_bounded = record.is_some_and(|record| record.bounded().is_some());
-        !is_bounded && self.promises.undecided.contains(key)
+        let is_never_decided = record.is_some_and(Record::is_never_decided);
+        let is_kept_out = !is_never_decided || planted(Mutant::CollectionPromised);
+        is_kept_out && self.promises.undecided.contains(key)
             || record.is_some_and(|record| record.ballot().is_some())
     }
 

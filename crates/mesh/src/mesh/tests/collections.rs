@@ -8,12 +8,13 @@ use super::storm::nemesis;
 use super::world::{MS, World, member};
 use super::{SECOND, key, put, write};
 use crate::collection::{self, CollectionHeader, CollectionOp, Direction, ElementEntry, ScorePaging};
+use crate::context::Context;
 use crate::decimal::Decimal;
 use crate::mesh::{Input, Request};
 use crate::mutant::Mutant;
 use crate::op::Op;
 use crate::record::{Kind, Record};
-use crate::request::{ElementsPage, ElementsQuery, ElementsRead, Reply};
+use crate::request::{ElementsPage, ElementsQuery, ElementsRead, Level, Reply, Write};
 use crate::rows;
 use crate::topology::{Epoch, MovePhase};
 use base::checksum::hash64;
@@ -486,6 +487,33 @@ fn what_a_collection_does_not_take_is_refused() {
     assert_eq!(all_of(&mut world, 1, "s"), [named(2)]);
 }
 
+/// A request for a decision is refused, and nothing of it stays.
+fn a_decision_is_asked_for(_: u64) -> Option<String> {
+    let mut world = World::new(3, 3);
+    world.run(2 * SECOND);
+    assert!(matches!(world.call(1, add("s", &[named(1)])), Reply::Written(_)));
+    world.run(SECOND);
+    let creation = Write { expect: Some(Context::default()), ..put("s", "v") };
+    let created = world.call(2, Request::write(creation));
+    if !matches!(created, Reply::Conflict(_) | Reply::Refused(Code::WrongType | Code::NotForCollections)) {
+        return Some(format!("a creation where a collection is: {created:?}"));
+    }
+    let mut decided = write("s", Kind::Register, Op::Delete);
+    decided.attributes.level = Level::Linearizable;
+    let deleted = world.call(3, Request::write(decided));
+    if !matches!(deleted, Reply::Refused(Code::WrongType | Code::NotForCollections)) {
+        return Some(format!("a decided delete of a collection: {deleted:?}"));
+    }
+    for node in 1..=3 {
+        let added = world.call(node, add("s", &[named(10 + node)]));
+        if !matches!(added, Reply::Written(_)) {
+            return Some(format!("an addition through {node} afterwards: {added:?}"));
+        }
+    }
+    let deleted = world.call(1, clear("s"));
+    (!matches!(deleted, Reply::Written(_))).then(|| format!("a delete afterwards: {deleted:?}"))
+}
+
 #[test]
 fn a_deleted_collection_is_forgotten_with_all_its_rows() {
     let mut world = World::new(5, 3);
@@ -625,7 +653,8 @@ fn a_disk_is_lost(seed: u64) -> Option<String> {
     (held != 50).then(|| format!("{held} of 50 elements are there"))
 }
 
-pub const SCENES: [(&str, super::Scene, Mutant); 4] = [
+pub const SCENES: [(&str, super::Scene, Mutant); 5] = [
+    ("a decision about a collection is asked for", a_decision_is_asked_for, Mutant::CollectionPromised),
     (
         "a source of elements loses its disk",
         a_source_of_elements_loses_its_disk,

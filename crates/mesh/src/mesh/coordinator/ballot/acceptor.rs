@@ -46,14 +46,14 @@ impl Mesh {
         };
         let local = self.replica.load(t, key);
         let promise_state = self.replica.promise_state(t, key, shard, &local);
-        if local.record.as_ref().is_some_and(|record| record.bounded().is_some()) {
-            return self.answer_ballot(t, from, Seq(0), Frame::Declined { id });
-        }
         if round.is_some_and(|round| !round.may_follow(promise_state.highest())) {
             return self.answer_ballot(t, from, Seq(0), Frame::Declined { id });
         }
         let granted = round.is_none_or(|round| promise_state.permits(round));
-        let is_news = granted && round.is_some() && round != promise_state.promised;
+        // Of what no ballot decides about, the proposer only hears: a promise would keep plain writes out for ever.
+        let is_decided = !local.record.as_ref().is_some_and(Record::is_never_decided)
+            || planted(Mutant::CollectionPromised);
+        let is_news = granted && is_decided && round.is_some() && round != promise_state.promised;
         if is_news && !self.replica.may_keep(t, key.bytes().len()) {
             return self.answer_ballot(t, from, Seq(0), Frame::Declined { id });
         }

@@ -9,6 +9,7 @@ use crate::frame::RequestNote;
 use crate::hlc::Stamp;
 use crate::mesh::coordinator::writes::stamp_after;
 use crate::mesh::remote_regions::streams::LoggedChange;
+use crate::mesh::replica::Replica;
 use crate::mesh::{Mesh, Turn};
 use crate::mutant::Mutant;
 use crate::op::{self, Attributes, WriteEvent};
@@ -63,8 +64,8 @@ impl Mesh {
     ) -> ChangeOutcome {
         let is_decided = self.coordinator.is_decided(&proposing.key, &quorum_state);
         let QuorumState { record, is_settled } = quorum_state;
-        if record.as_ref().is_some_and(|found| found.bounded().is_some()) {
-            return ChangeOutcome::Reply(Reply::Refused(Code::NotForBoundedCounters));
+        if let Some(found) = record.as_ref().filter(|found| found.is_never_decided()) {
+            return ChangeOutcome::Reply(self.replica.refuse_to_decide(t, &proposing.goal, found));
         }
         let write = match &proposing.goal {
             Goal::Read => {
@@ -195,6 +196,20 @@ impl Mesh {
         bytes: &Bytes,
     ) {
         self.append(t, &LoggedChange { key: &write.key, before, after, delta: bytes });
+    }
+}
+
+impl Replica {
+    /// No ballot decides about a collection or a bounded counter; a condition that does not hold is told all the same.
+    fn refuse_to_decide(&self, t: &Turn<'_>, goal: &Goal, found: &Record) -> Reply {
+        if found.bounded().is_some() {
+            return Reply::Refused(Code::NotForBoundedCounters);
+        }
+        let refusal = match goal {
+            Goal::Write(write) => self.refusal(t, write, Some(found)),
+            Goal::Read => None,
+        };
+        refusal.unwrap_or(Reply::Refused(Code::NotForCollections))
     }
 }
 
