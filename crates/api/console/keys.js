@@ -88,6 +88,12 @@ class Watch {
     if (this.abort) this.abort.abort();
     this.abort = null;
   }
+
+  // What changed meanwhile is read, because a watch that had seen nothing begins now.
+  resume() {
+    this.onChanges([]);
+    this.start();
+  }
 }
 
 function unwatch(name) {
@@ -101,13 +107,13 @@ function watch(name, query, onChanges) {
 }
 
 // A page in the background watches nothing.
-document.addEventListener("visibilitychange", () => Object.values(watches).filter(Boolean).forEach(watched => document.hidden ? watched.stop() : watched.start()));
+document.addEventListener("visibilitychange", () => Object.values(watches).filter(Boolean).forEach(watched => document.hidden ? watched.stop() : watched.resume()));
 
-// Many changes of one moment are read once.
+// Many changes of one moment are read once, and changes that never rest are read all the same.
 const resting = {};
 function soon(name, change) {
-  clearTimeout(resting[name]);
-  resting[name] = setTimeout(change, 300);
+  if (!resting[name]) setTimeout(() => { const last = resting[name]; delete resting[name]; last(); }, 300);
+  resting[name] = change;
 }
 
 const changesOf = messages => messages.filter(({ event }) => event === "put" || event === "delete").map(({ event, data }) => ({ event, ...data, at: Date.now() }));

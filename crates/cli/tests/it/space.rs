@@ -234,6 +234,7 @@ fn a_volume_of_120_megabytes_is_mostly_for_data() {
     let Some(_disk) = SmallDisk::mount(&plan.data_dir(), 120) else { return };
     let member = plan.start_ready();
     let rest = Rest::of(&member);
+    rest.wait_for_ring(1);
     block_on(async {
         let mut etcd = member.etcd().await;
         for nth in 0..100 {

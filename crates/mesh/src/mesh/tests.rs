@@ -561,7 +561,7 @@ fn show(scenes: &[(&str, Scene, Mutant)]) {
 }
 
 /// Found by the tests of single modules.
-const FOUND_WITHOUT_SCENES: [Mutant; 9] = [
+const FOUND_WITHOUT_SCENES: [Mutant; 10] = [
     Mutant::TopologyOfOne,
     Mutant::RemovalUnseen,
     Mutant::SeenReturns,
@@ -571,6 +571,7 @@ const FOUND_WITHOUT_SCENES: [Mutant; 9] = [
     Mutant::OldScoreStays,
     Mutant::RunsMixed,
     Mutant::RightsUnchecked,
+    Mutant::LostRangeBeginOverlooked,
 ];
 
 #[test]
