@@ -30,6 +30,7 @@ pub use acceptor::Listener;
 pub use browsers::BrowserSettings;
 pub use connections::{BEYOND_LIMIT_MAX, ConnectionLimits};
 pub use limits::ClientLimits;
+pub use metrics::ClientMetrics;
 pub use mutant::Mutant;
 pub use rest::ShownSetting;
 pub use serve::{Error, Port, RestSettings, ServeSettings, Tls, serve, serve_probes};

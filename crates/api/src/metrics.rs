@@ -7,6 +7,7 @@ mod client_versions;
 use crate::ETCD_VERSION;
 use crate::connections::Connections;
 use crate::limits::ClientLimits;
+use crate::serve::described;
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -90,6 +91,17 @@ pub const CODE_NAMES: [&str; 17] = [
 pub fn metric_table() -> Vec<MetricDescription> {
     let pool = DescriptorPool::decode(proto::DESCRIPTORS).expect("compiled descriptors are sound");
     ApiMetrics::new(&pool, true, &ClientLimits::default()).registry.table()
+}
+
+/// What the ports of one process tell alike, whichever of them is asked.
+#[derive(Clone)]
+pub struct ClientMetrics(pub(crate) Arc<ApiMetrics>);
+
+impl ClientMetrics {
+    /// The duration of calls is observed if `timed`.
+    pub fn new(timed: bool, limits: &ClientLimits) -> ClientMetrics {
+        ClientMetrics(Arc::new(ApiMetrics::new(&described(), timed, limits)))
+    }
 }
 
 impl ApiMetrics {

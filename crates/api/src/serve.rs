@@ -27,7 +27,7 @@ use crate::http;
 use crate::inspect::Inspector;
 use crate::leader_hint;
 use crate::limits::ClientLimits;
-use crate::metrics::ApiMetrics;
+use crate::metrics::{ApiMetrics, ClientMetrics, Traffic};
 use crate::request_budget::RequestBudget;
 use crate::rest::rpc::DataApi;
 use crate::rest::{self, Rest, RestFastPath, ShownSetting};
@@ -63,8 +63,6 @@ pub struct ServeSettings {
     pub request_bytes_max: usize,
     /// Compares, successes or failures of one transaction.
     pub txn_ops_max: usize,
-    /// Whether the duration of calls is observed.
-    pub timed: bool,
     /// Whether the other members connect to this port as well.
     pub with_peers: bool,
 }
@@ -72,6 +70,8 @@ pub struct ServeSettings {
 /// Listening sockets, and whether they use TLS.
 pub struct Port {
     pub listener: Listener,
+    /// Shared by the ports that speak etcd's protocol and those for metrics.
+    pub metrics: ClientMetrics,
     pub tls: Option<Tls>,
     /// Clients without TLS are served beside those with it.
     pub plain_too: bool,
@@ -83,11 +83,13 @@ pub struct Port {
 
 impl From<std::net::TcpListener> for Port {
     fn from(listener: std::net::TcpListener) -> Port {
+        let limits = ClientLimits::default();
         Port {
             listener: listener.into(),
+            metrics: ClientMetrics::new(false, &limits),
             tls: None,
             plain_too: false,
-            limits: ClientLimits::default(),
+            limits,
             browsers: BrowserSettings::default(),
         }
     }
@@ -139,7 +141,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     let pool = described();
-    let metrics = Arc::new(ApiMetrics::new(&pool, settings.timed, &port.limits));
+    let ClientMetrics(metrics) = port.metrics.clone();
     // Streams never end by themselves.
     let (stop, stopping) = channel(false);
     let shutdown = async move {
@@ -160,7 +162,7 @@ pub async fn serve(
         request_budget: request_budget.clone(),
     };
     let fast = GrpcFastPath::new(parts.handle.clone(), parts.limits(), parts.message_bytes_max(), &metrics);
-    let (acceptor, tls) = (open(port.listener, &port.limits, &metrics)?, port.tls);
+    let (acceptor, tls) = (open(port.listener, &port.limits, metrics.traffic.clone())?, port.tls);
     let streams = streams_of(&parts.pool);
     let (router, fast) = (router(parts), Some(fast));
     let shared = ConnContext {
@@ -184,9 +186,9 @@ pub async fn serve_probes(
     port: Port,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let metrics = Arc::new(ApiMetrics::new(&described(), false, &port.limits));
+    let ClientMetrics(metrics) = port.metrics.clone();
     let browsers = port.browser_guard(&handle);
-    let views = http::HttpState { handle, metrics: metrics.clone(), tls: port.tls.clone() };
+    let views = http::HttpState { handle, metrics, tls: port.tls.clone() };
     let shared = ConnContext {
         router: http::router(views).fallback(unserved::refuse),
         fast: None,
@@ -199,7 +201,8 @@ pub async fn serve_probes(
         request_budget: port.limits.request_budget.clone(),
         streams: BTreeSet::new(),
     };
-    conn::serve(shared, open(port.listener, &port.limits, &metrics)?, shutdown).await
+    // Its own bytes are none of clients'.
+    conn::serve(shared, open(port.listener, &port.limits, Traffic::default())?, shutdown).await
 }
 
 /// What a worker of the REST API serves. Its answers are delivered on the thread that this is called on.
@@ -247,8 +250,8 @@ fn streams_of(pool: &DescriptorPool) -> BTreeSet<String> {
     grpc.chain(socket::STREAMS.map(str::to_owned)).collect()
 }
 
-fn open(listener: Listener, limits: &ClientLimits, metrics: &ApiMetrics) -> Result<Acceptor, Error> {
-    Ok(Acceptor::open(listener.into_async()?, limits.connections.clone(), metrics.traffic.clone()))
+fn open(listener: Listener, limits: &ClientLimits, traffic: Traffic) -> Result<Acceptor, Error> {
+    Ok(Acceptor::open(listener.into_async()?, limits.connections.clone(), traffic))
 }
 
 /// What the routes are made of.

@@ -9,7 +9,7 @@ use crate::files;
 use crate::log::Log;
 use crate::service_manager::{ServiceState, notify};
 use crate::signals::Signals;
-use api::{BrowserSettings, ClientLimits, Listener, Port};
+use api::{BrowserSettings, ClientLimits, ClientMetrics, Listener, Port};
 use server::{Config, Handle, Server};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -96,7 +96,6 @@ async fn run_until_signal(checked: CheckedConfig) -> Result<(), Error> {
     let settings = api::ServeSettings {
         request_bytes_max: config.request_bytes_max,
         txn_ops_max: config.txn_ops_max,
-        timed: checked.timed,
         with_peers: config.shares_a_port(),
     };
 
@@ -244,8 +243,10 @@ impl Ports {
     fn bind(checked: &CheckedConfig) -> Result<Ports, Error> {
         let tls = checked.tls.as_ref().map(open_tls).transpose()?;
         let limits = client_limits(checked);
+        let metrics = ClientMetrics::new(checked.timed, &limits);
         let with = |listener: Listener, sealed: bool| Port {
             listener,
+            metrics: metrics.clone(),
             tls: tls.clone().filter(|_| sealed),
             plain_too: false,
             limits: limits.clone(),

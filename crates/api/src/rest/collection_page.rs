@@ -134,7 +134,7 @@ pub async fn read(
     kind: Kind,
     query: ElementsQuery,
 ) -> Result<ElementsPage, Refusal> {
-    let (session, min) = (head.session()?.unwrap_or_default(), head.clock("X-Min-Vector-Clock")?);
+    let (session, min) = (head.session()?.cloned().unwrap_or_default(), head.clock("X-Min-Vector-Clock")?);
     let level = head.level()?;
     let is_near = !level.spans_regions() && level != Level::Linearizable;
     if !is_near || !session.is_empty() || min.is_some_and(|min| !min.is_empty()) {

@@ -26,7 +26,7 @@ pub struct ReadResult {
 
 pub async fn read(rest: &Rest, head: &RequestHead, key: Key) -> Result<ReadResult, Refusal> {
     let (r, level, timeout) = (head.r(rest)?, head.level()?, head.timeout()?);
-    let session = head.session()?.unwrap_or_default();
+    let session = head.session()?.cloned().unwrap_or_default();
     let min = head.clock("X-Min-Vector-Clock")?.unwrap_or_default();
     if level == Level::Linearizable {
         home::check_decided_here(rest, &head.space, &key)?;

@@ -19,7 +19,7 @@ use base::Code;
 use base::limits::MESH_NAME_BYTES_MAX;
 use bytes::Bytes;
 use mesh::{Attributes, Context, Fence, Key, Level, RegionId, Session, namespaces, request_hash};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::timeout;
 
@@ -38,6 +38,8 @@ pub struct RequestHead {
     key: Option<String>,
     pub query: Query,
     pub headers: HeaderMap,
+    /// Read once, when it is first asked for.
+    session: OnceLock<Option<Session>>,
 }
 
 impl FromRequestParts<Rest> for RequestHead {
@@ -60,8 +62,7 @@ impl FromRequestParts<Rest> for RequestHead {
         let space = rest.spaces().find(rest.handle(), name).await?;
         let key = find("key").or_else(|| key_of_a_route(parts.uri.path()));
         let key = key.or(query.get("key")).map(str::to_owned);
-        let head =
-            RequestHead { space: Arc::new(space), key, headers: std::mem::take(&mut parts.headers), query };
+        let head = RequestHead::new(Arc::new(space), key, query, std::mem::take(&mut parts.headers));
         // Headers that only the answer needs are checked before anything is done.
         head.session()?;
         Ok(head)
@@ -74,10 +75,19 @@ fn key_of_a_route(path: &str) -> Option<&str> {
 }
 
 impl RequestHead {
+    fn new(
+        space: Arc<ResolvedNamespace>,
+        key: Option<String>,
+        query: Query,
+        headers: HeaderMap,
+    ) -> RequestHead {
+        RequestHead { space, key, query, headers, session: OnceLock::new() }
+    }
+
     /// A request about the default namespace that says nothing more.
     pub fn plain(rest: &Rest, key: Option<&str>) -> RequestHead {
         let space = rest.spaces().usual(rest.handle());
-        RequestHead { space, key: key.map(str::to_owned), query: Query::default(), headers: HeaderMap::new() }
+        RequestHead::new(space, key.map(str::to_owned), Query::default(), HeaderMap::new())
     }
 
     /// The same with more headers. Those that only the answer needs are checked before anything is done.
@@ -93,14 +103,14 @@ impl RequestHead {
         query: Query,
         headers: HeaderMap,
     ) -> Result<RequestHead, Refusal> {
-        let head = RequestHead { space, key: None, query, headers };
+        let head = RequestHead::new(space, None, query, headers);
         head.session()?;
         Ok(head)
     }
 
     /// Another request about the same namespace.
     pub fn beside(&self, query: Query, headers: HeaderMap) -> RequestHead {
-        RequestHead { space: self.space.clone(), key: None, query, headers }
+        RequestHead::new(self.space.clone(), None, query, headers)
     }
 
     /// The key that the path names.
@@ -204,8 +214,12 @@ impl RequestHead {
     }
 
     /// What the client has seen, if it names a session.
-    pub fn session(&self) -> Result<Option<Session>, Refusal> {
-        self.session_text()?.map(session::parse).transpose()
+    pub fn session(&self) -> Result<Option<&Session>, Refusal> {
+        if self.session.get().is_none() {
+            let session = self.session_text()?.map(session::parse).transpose()?;
+            return Ok(self.session.get_or_init(|| session).as_ref());
+        }
+        Ok(self.session.get().and_then(Option::as_ref))
     }
 
     /// A version that a header carries.
@@ -242,7 +256,7 @@ impl RequestHead {
             Some(clock) => Some(clock),
             None => self.clock("X-Vector-Clock")?,
         };
-        let (level, after) = (self.level()?, self.session()?.unwrap_or_default().latest());
+        let (level, after) = (self.level()?, self.session()?.map(Session::latest).unwrap_or_default());
         let (fence, home) = self.fence(rest, key)?;
         Ok(Attributes { context: seen, fence, home, request, level, after, ..Attributes::default() })
     }

@@ -27,7 +27,7 @@ pub fn token<'a>(
     head: &RequestHead,
     seen: impl Iterator<Item = &'a Record>,
 ) -> Result<Option<HeaderValue>, Refusal> {
-    let Some(mut session) = head.session()? else { return Ok(None) };
+    let Some(mut session) = head.session()?.cloned() else { return Ok(None) };
     seen.for_each(|record| session.observe(record));
     let word = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(session.encode()));
     Ok(Some(HeaderValue::try_from(word).expect("base64 is plain text")))

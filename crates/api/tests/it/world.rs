@@ -52,7 +52,6 @@ impl World {
         let settings = ServeSettings {
             request_bytes_max: config.request_bytes_max,
             txn_ops_max: config.txn_ops_max,
-            timed: true,
             with_peers: false,
         };
         let data = api::RestSettings {
@@ -68,7 +67,9 @@ impl World {
         let (stop, stopped) = oneshot::channel::<()>();
         let handle = server.handle();
         let serving = tokio::spawn(async move {
-            api::serve(handle, listener.into(), settings, data, async {
+            let mut port = api::Port::from(listener);
+            port.metrics = api::ClientMetrics::new(true, &port.limits);
+            api::serve(handle, port, settings, data, async {
                 let _ = stopped.await;
             })
             .await

@@ -1,12 +1,12 @@
 //! A member that is started as scripts start etcd: by its flags, its variables, and under its name.
 
 use crate::etcd::{Etcd, get, op, put};
-use crate::process::{PATIENCE, althing, free_port, until};
+use crate::process::{PATIENCE, althing, free_port, http_at, until};
 use crate::tour::block_on;
 use proto::etcdserverpb::TxnRequest;
 use proto::etcdserverpb::request_op::Request as Op;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
@@ -99,7 +99,13 @@ fn a_script_that_starts_etcd_starts_a_member() {
         let mut probes = Etcd::connect(&url(metrics)).await;
         assert_eq!(probes.range(get("a")).await.unwrap_err().code(), tonic::Code::Unimplemented);
     });
-    assert_eq!(status(metrics, "/metrics"), Some(200));
+    // Whichever port is asked, what came in at the others is told.
+    let told = http_at(SocketAddr::from(([127, 0, 0, 1], metrics)), "GET", "/metrics", "").body;
+    let handled = r#"grpc_server_handled_total{grpc_type="unary",grpc_service="etcdserverpb.KV",grpc_method="Range",grpc_code="OK"} 1"#;
+    assert!(told.contains(handled), "{told}");
+    let received =
+        told.lines().find_map(|line| line.strip_prefix("etcd_network_client_grpc_received_bytes_total "));
+    assert!(received.unwrap().parse::<u64>().unwrap() > 1_024, "{told}");
     assert!(dir.path().join("infra0.etcd").is_dir());
     let (out, log) = terminate(member);
     assert_eq!(out, "", "standard output stays empty, as with etcd");
