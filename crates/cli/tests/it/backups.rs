@@ -391,14 +391,20 @@ fn the_backup_after_a_damage_is_whole_again() {
     (0..20).for_each(|n| put(rest, &format!("k{n}"), "v"));
     let create = || backup(&["create", target, "--endpoints", &endpoint]);
     create();
-    let victim = objects(dir.path()).swap_remove(0);
-    let whole = std::fs::read(&victim).unwrap();
-    std::fs::write(&victim, &whole[..whole.len() / 2]).unwrap();
+    let read = |path: &PathBuf| std::fs::read(path).unwrap();
+    let sent: Vec<(PathBuf, Vec<u8>)> =
+        objects(dir.path()).into_iter().map(|path| (path.clone(), read(&path))).collect();
+    for (path, whole) in &sent {
+        std::fs::write(path, &whole[..whole.len() / 2]).unwrap();
+    }
     create();
     assert!(backup(&["verify", target]).contains("is whole"), "what was cut is sent again");
-    let mut flipped = std::fs::read(&victim).unwrap();
+    // Of the coordination store there may be other objects by now.
+    let (victim, whole) =
+        sent.iter().find(|(path, whole)| read(path) == *whole).expect("rows have not changed");
+    let mut flipped = whole.clone();
     flipped[whole.len() / 2] ^= 1;
-    std::fs::write(&victim, flipped).unwrap();
+    std::fs::write(victim, flipped).unwrap();
     let name = victim.file_name().unwrap().to_str().unwrap();
     let dropped = try_backup(&["verify", target, "--drop-damaged"]);
     assert_eq!(dropped.status.code(), Some(1));
