@@ -10,9 +10,8 @@ use std::collections::BTreeMap;
 pub const BOUND: u64 = TIMEOUT.as_micros() as u64;
 /// The deadline of a request.
 pub const DEADLINE: u64 = 4 * BOUND;
-/// So long after its trouble others may still take a node for down, which they try once a second, and what has queued up in it and in its
-/// peers is done then.
-const SETTLE: u64 = 1_400 * MS;
+/// What has queued up in a node and in its peers is done so long after its trouble.
+const SETTLE: u64 = 400 * MS;
 
 #[derive(Debug, Default)]
 pub struct AnswerTimes {
